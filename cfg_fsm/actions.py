@@ -1,0 +1,130 @@
+"""Actions: imperatives for the host, and the answer of a dispatch.
+
+Actions are frozen and typed; ``to_dict()`` gives their JSON shape, payloads by reference.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from cfg_fsm.states import FailureReason
+
+Disposition: TypeAlias = Literal["accepted", "ignored", "rejected"]
+AbortOutcome: TypeAlias = Literal["ended", "already_ended", "unknown"]
+
+
+class _Imperative:
+    __slots__ = ()
+
+    type: ClassVar[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """``{"type": ..., <fields>}``; payloads by reference, codes as plain strings."""
+        shape: dict[str, Any] = {"type": self.type}
+        for item in fields(self):  # type: ignore[arg-type]
+            shape[item.name] = getattr(self, item.name)
+        return shape
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardParent(_Imperative):
+    """Hand the complete bundle to the next stage."""
+
+    type: ClassVar[str] = "forward_parent"
+
+    parent_id: str
+    life: int
+    stage_id: int
+    """The stage whose output this is."""
+    engine_outputs: Any = field(repr=False)
+    companion_request_ids: dict[str, str]
+    """``{role: companion id}`` in role-registration order."""
+    companion_outputs: list[Any] = field(repr=False)
+    """One output for every role, in the same order."""
+    context: Any = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FailParent(_Imperative):
+    """Tell the client that its request failed."""
+
+    type: ClassVar[str] = "fail_parent"
+
+    parent_id: str
+    life: int
+    stage_id: int | None
+    reason: FailureReason
+    error: str
+    """A sentence that names the cause, the limit, the missing roles."""
+    companion_id: str | None
+    error_type: str | None
+    status_code: int | None
+    """HTTP status; 504 for a deadline."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON shape; ``reason`` as a plain string."""
+        shape = _Imperative.to_dict(self)
+        shape["reason"] = self.reason.value
+        return shape
+
+
+@dataclass(frozen=True, slots=True)
+class AbortRequests(_Imperative):
+    """Stop these requests wherever they still run."""
+
+    type: ClassVar[str] = "abort_requests"
+
+    request_ids: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRequests(_Imperative):
+    """Free what is held for these requests; nothing more will be said about them."""
+
+    type: ClassVar[str] = "release_requests"
+
+    request_ids: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class AcknowledgeAbort(_Imperative):
+    """Answer the client's abort."""
+
+    type: ClassVar[str] = "acknowledge_abort"
+
+    outcomes: dict[str, AbortOutcome]
+    """What became of each id, in the order of first mention."""
+
+
+Action: TypeAlias = ForwardParent | FailParent | AbortRequests | ReleaseRequests | AcknowledgeAbort
+
+ACTION_TYPES: tuple[type[Action], ...] = (
+    AcknowledgeAbort,
+    ForwardParent,
+    FailParent,
+    AbortRequests,
+    ReleaseRequests,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatched:
+    """The answer of a dispatch."""
+
+    disposition: Disposition
+    reason: str | None
+    """A code of ``IgnoredReason`` or ``RejectedReason``; ``None`` when accepted."""
+    actions: tuple[Action, ...]
+    """What the host has to carry out, in this order."""
+    life: int | None
+    """Life of the one group the event was about; ``None``: unknown id, or an event about several groups."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """``{"disposition", "reason", "actions", "life"}`` as plain data, payloads by reference."""
+        return {
+            "disposition": self.disposition,
+            "reason": None if self.reason is None else str(self.reason),
+            "actions": [action.to_dict() for action in self.actions],
+            "life": self.life,
+        }

@@ -1,0 +1,1 @@
+"""The transition audit: what is recorded, where it goes, and how it is read back."""

@@ -1,0 +1,211 @@
+"""The audit record, and the journal that collects the records of one step.
+
+The core writes records; observers get them when the step is complete. Everything in a record comes from the
+events, so the same events give the same records (R12). Only the time of day (``ts``) is not the core's: a sink
+stamps it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from cfg_fsm.actions import Action
+from cfg_fsm.errors import ReentrantDispatch
+from cfg_fsm.events import EventBase, describe_payload
+
+_LOGGER = logging.getLogger("cfg_fsm")
+
+
+class AuditRecord(NamedTuple):
+    """One line of the audit. Fields in the order of their keys in a file (``ts`` stands after ``at`` there)."""
+
+    seq: int
+    """Number of the record, from 1."""
+    at: float
+    """The registry's time, monotonic seconds."""
+    kind: str
+    """``created``, ``transition``, ``ignored``, ``rejected``, ``event`` or ``action``."""
+    machine: str | None
+    """``parent`` or ``companion``."""
+    request_id: str | None
+    """The request whose machine it is, or that the event or action names."""
+    parent_id: str | None
+    """The group."""
+    role: str | None
+    life: int | None
+    trigger: str | None
+    """Of a transition the trigger; of an action its type."""
+    source: str | None
+    dest: str | None
+    reason: str | None
+    """Of a failure a ``FailureReason``; of a refusal its code."""
+    event: Any
+    """Name of the event that caused it. Where ``kind`` is ``event`` or ``action``: the event or action itself as
+    plain data, of payloads only the type and size."""
+    event_seq: int
+    """Number of that event, from 1."""
+
+
+Observer: TypeAlias = Callable[[AuditRecord], object]
+
+
+class Recorded(Protocol):
+    """What the journal needs to know of a parent or companion record."""
+
+    @property
+    def machine(self) -> str:
+        """``parent`` or ``companion``."""
+        ...
+
+    @property
+    def request_id(self) -> str:
+        """Its id."""
+        ...
+
+    @property
+    def parent_id(self) -> str:
+        """Its group's id."""
+        ...
+
+    @property
+    def role(self) -> str | None:
+        """Its role; ``None`` for a parent."""
+        ...
+
+    @property
+    def life(self) -> int:
+        """Its group's life."""
+        ...
+
+    @property
+    def state(self) -> str:
+        """Its state."""
+        ...
+
+
+class Journal:
+    """Collects the records of one step and hands them to the observers when the step is complete.
+
+    An observer that raises is logged with its traceback and counted in ``errors``; the step stands, the other
+    records and observers get their turn.
+    """
+
+    __slots__ = ("_at", "_delivering", "_event", "_observers", "_pending", "errors", "event_seq", "seq")
+
+    def __init__(self, observers: Iterable[Observer]) -> None:
+        self._observers = tuple(observers)
+        self._pending: list[AuditRecord] = []
+        self._delivering = False
+        self._event = ""
+        self._at = 0.0
+        self.seq = 0
+        self.event_seq = 0
+        self.errors = 0
+
+    def check_idle(self) -> None:
+        """Raise ``ReentrantDispatch`` if an observer is being called."""
+        if self._delivering:
+            raise ReentrantDispatch
+
+    def begin(self, name: str, at: float) -> None:
+        """A step begins: ``name`` of the event that the records to come are caused by."""
+        self._event, self._at = name, at
+        self.event_seq += 1
+
+    def _add(
+        self,
+        kind: str,
+        machine: str | None = None,
+        request_id: str | None = None,
+        parent_id: str | None = None,
+        role: str | None = None,
+        life: int | None = None,
+        trigger: str | None = None,
+        source: str | None = None,
+        dest: str | None = None,
+        reason: str | None = None,
+        event: Any = None,
+    ) -> None:
+        self.seq += 1
+        self._pending.append(
+            AuditRecord(
+                self.seq, self._at, kind, machine, request_id, parent_id, role, life, trigger, source, dest,
+                reason, self._event if event is None else event, self.event_seq,
+            )
+        )  # fmt: skip
+
+    def event(self, event: EventBase) -> None:
+        """The event itself, enough of it to dispatch it again."""
+        subject = None if event.subject_field is None else getattr(event, event.subject_field)
+        self._add(
+            "event",
+            request_id=getattr(event, "companion_id", subject),
+            parent_id=getattr(event, "parent_id", None),
+            role=getattr(event, "role", None),
+            life=getattr(event, "life", None),
+            event=event.log_body(),
+        )
+
+    def created(self, record: Recorded) -> None:
+        """A machine entered its initial state."""
+        self._add(
+            "created", record.machine, record.request_id, record.parent_id, record.role, record.life,
+            dest=record.state,
+        )  # fmt: skip
+
+    def transition(self, record: Recorded, trigger: str, source: str, reason: str | None) -> None:
+        """A machine moved; ``record`` is in its new state already."""
+        self._add(
+            "transition", record.machine, record.request_id, record.parent_id, record.role, record.life,
+            trigger, source, record.state, reason,
+        )  # fmt: skip
+
+    def refused(
+        self,
+        kind: str,
+        reason: str,
+        *,
+        request_id: str | None,
+        record: Recorded | None,
+        parent_id: str | None = None,
+        life: int | None = None,
+    ) -> None:
+        """An event was ignored or rejected; ``record`` is the live request it met, if any."""
+        if record is None:
+            self._add(kind, None, request_id, parent_id, life=life, reason=reason)
+        else:
+            self._add(
+                kind, record.machine, request_id, record.parent_id,
+                record.role if request_id == record.request_id else None, record.life,
+                source=record.state, dest=record.state, reason=reason,
+            )  # fmt: skip
+
+    def action(self, action: Action, parent_id: str | None, life: int | None) -> None:
+        """The host was told to do something. ``parent_id``: the group it is about, if it is about one."""
+        body = action.to_dict()
+        for name in ("engine_outputs", "context"):
+            if name in body:
+                body[name] = describe_payload(body[name])
+        if "companion_outputs" in body:
+            body["companion_outputs"] = [describe_payload(output) for output in body["companion_outputs"]]
+        self._add(
+            "action", request_id=parent_id, parent_id=parent_id, life=life, trigger=action.type,
+            reason=body.get("reason"), event=body,
+        )  # fmt: skip
+
+    def deliver(self) -> None:
+        """The step is complete: hand out its records."""
+        records, self._pending = self._pending, []
+        self._delivering = True
+        try:
+            for observer in self._observers:
+                for record in records:
+                    try:
+                        observer(record)
+                    except Exception:
+                        self.errors += 1
+                        _LOGGER.exception("audit observer %r failed on record %d", observer, record.seq)
+        finally:
+            self._delivering = False

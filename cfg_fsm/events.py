@@ -1,0 +1,355 @@
+"""Events: facts that the scheduler reports, in the past tense, and the limits a parent may bring.
+
+Every event is a frozen pydantic model, told apart by ``type``. Malformed input raises
+``pydantic.ValidationError`` when the event is built, so ``Registry.dispatch`` meets only well-formed ones.
+
+Payloads (``engine_outputs``, ``output``, ``context``) travel by reference: they are never copied, printed
+or logged, and nothing keeps them after the group ended.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter
+from pydantic_core import PydanticCustomError, ValidationError
+
+RequestId: TypeAlias = Annotated[str, StringConstraints(strict=True, min_length=1)]
+Role: TypeAlias = Annotated[str, StringConstraints(strict=True, min_length=1)]
+#: Monotonic seconds, finite, not negative.
+Seconds: TypeAlias = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
+#: A length of time in seconds, finite, greater than zero.
+Duration: TypeAlias = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+Index: TypeAlias = Annotated[int, Field(strict=True)]
+Count: TypeAlias = Annotated[int, Field(strict=True, ge=1)]
+Life: TypeAlias = Annotated[int, Field(strict=True, ge=0)]
+Flag: TypeAlias = Annotated[bool, Field(strict=True)]
+Text: TypeAlias = Annotated[str, StringConstraints(strict=True)]
+FinishReason: TypeAlias = Literal["stop", "length", "abort", "error"]
+
+
+class Limits(BaseModel):
+    """Bounds in time and size. All optional; without them nothing ends by itself.
+
+    In ``Registry(limits=...)`` they hold for every parent. The four times and ``max_companions_per_parent``
+    may also come with ``ParentRegistered.limits``: a value there replaces the registry's for that parent,
+    ``None`` leaves it. The other fields concern the registry as a whole and are read from its own limits only.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    deferred_s: Duration | None = None
+    """Seconds a parent may wait for its bundle, from the first defer of the current wait."""
+    silent_s: Duration | None = None
+    """Seconds a running companion may give no sign of life, from its start or last progress."""
+    start_s: Duration | None = None
+    """Seconds a companion may stay registered without a start, from its registration."""
+    total_s: Duration | None = None
+    """Seconds a parent may live, from its registration."""
+    max_requests: Count | None = None
+    """How many requests, parents and companions counted, may be live at once."""
+    max_companions_per_parent: Count | None = None
+    """How many companions one parent may have."""
+    tombstones: Annotated[int, Field(strict=True, ge=0)] = 65_536
+    """How many ended ids are remembered."""
+    tombstone_s: Duration | None = 600.0
+    """Seconds an ended id is remembered; ``None``: until ``tombstones`` pushes it out."""
+
+    def with_overrides(self, own: Limits | None) -> Limits:
+        """These limits with the values that a parent brought in their place."""
+        if own is None:
+            return self
+        return self.model_copy(update={k: v for k in _PER_PARENT if (v := getattr(own, k)) is not None})
+
+    @property
+    def bounds_time(self) -> bool:
+        """Whether any of the four times is set."""
+        return any(getattr(self, name) is not None for name in _TIMES)
+
+
+_TIMES = ("deferred_s", "silent_s", "start_s", "total_s")
+_PER_PARENT = (*_TIMES, "max_companions_per_parent")
+
+
+class EventBase(BaseModel):
+    """What all events have in common."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    #: Fields that hold a payload: carried by reference, never logged.
+    payload_fields: ClassVar[tuple[str, ...]] = ()
+    #: Name of the field with the id of the one request it is about; ``None``: it is about several or none.
+    subject_field: ClassVar[str | None] = None
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether it says that its request has ended by itself: an output or a failure (R9)."""
+        return False
+
+    at: Seconds | None = None
+    """When it happened, in monotonic seconds. ``None``: the registry's current time, which never goes back."""
+
+    def log_body(self) -> dict[str, Any]:
+        """The event as plain data for the audit: every field but ``at`` that is not ``None``, and for each
+        payload only its type and, where it has one, its length."""
+        body: dict[str, Any] = {"type": self.type}  # type: ignore[attr-defined]
+        for name, value in self.__dict__.items():
+            if name in self.payload_fields:
+                body[name] = describe_payload(value)
+            elif isinstance(value, BaseModel):
+                body[name] = value.model_dump(exclude_none=True, exclude_unset=True)
+            elif value is not None and name not in ("type", "at"):
+                body[name] = value
+        return body
+
+
+def describe_payload(value: object) -> dict[str, Any]:
+    """``{"type": ..., "size": ...}`` of a payload; ``size`` only for built-in containers and strings."""
+    described: dict[str, Any] = {"type": type(value).__name__}
+    if type(value) in (str, bytes, list, tuple, dict, set, frozenset):
+        described["size"] = len(value)  # type: ignore[arg-type]
+    return described
+
+
+class LifeEvent(EventBase):
+    """An event that may say which life of its id it belongs to."""
+
+    life: Life | None = None
+    """The life it is about. An event of another life than the current one is ignored."""
+
+
+class ParentRegistered(LifeEvent):
+    """A client's request entered the server. Its ``life``, if given, must be greater than that id's last one."""
+
+    subject_field = "parent_id"
+
+    type: Literal["parent_registered"] = "parent_registered"
+    parent_id: RequestId
+    companions: dict[Role, RequestId] | None = None
+    """``{role: companion id}`` in role order; ``{}``: none; ``None``: not told yet, so the group is unsealed."""
+    streaming: Flag = False
+    """Whether the parent may be forwarded again with a newer output."""
+    limits: Limits | None = None
+    """Values that replace the registry's limits for this parent."""
+
+
+class CompanionRegistered(LifeEvent):
+    """A companion was made: it joins an unsealed group or confirms that it was announced."""
+
+    subject_field = "parent_id"
+
+    type: Literal["companion_registered"] = "companion_registered"
+    parent_id: RequestId
+    role: Role
+    companion_id: RequestId
+
+
+class CompanionsSealed(LifeEvent):
+    """No further companion will join the group."""
+
+    subject_field = "parent_id"
+
+    type: Literal["companions_sealed"] = "companions_sealed"
+    parent_id: RequestId
+
+
+class RequestStarted(LifeEvent):
+    """A replica runs the request; again for another replica: it was bound anew."""
+
+    subject_field = "request_id"
+
+    type: Literal["request_started"] = "request_started"
+    request_id: RequestId
+    stage_id: Index = 0
+    replica_id: Index | None = None
+
+
+class RequestProgressed(LifeEvent):
+    """A sign of life (heartbeat)."""
+
+    subject_field = "request_id"
+
+    type: Literal["request_progressed"] = "request_progressed"
+    request_id: RequestId
+
+
+class KvReady(LifeEvent):
+    """The request's KV cache can be transferred. Progress, never completion (R6)."""
+
+    subject_field = "request_id"
+
+    type: Literal["kv_ready"] = "kv_ready"
+    request_id: RequestId
+
+
+class ParentOutputReady(LifeEvent):
+    """The parent's own output (or, for a streaming parent, a segment of it) is here."""
+
+    payload_fields = ("engine_outputs", "context")
+    subject_field = "parent_id"
+
+    type: Literal["parent_output_ready"] = "parent_output_ready"
+    parent_id: RequestId
+    stage_id: Index = 0
+    engine_outputs: Any = Field(repr=False)
+    segment: Flag = False
+    """Whether more output of this request follows."""
+    context: Any = Field(default=None, repr=False)
+    """The host's own, handed back with the forward of this output."""
+
+    @property
+    def is_terminal(self) -> bool:
+        """True unless it is a segment: then more follows."""
+        return not self.segment
+
+
+class CompanionOutputReady(LifeEvent):
+    """A companion ended: with its output, or with a finish reason that is a failure (``abort``, ``error``)."""
+
+    payload_fields = ("output",)
+    subject_field = "companion_id"
+
+    type: Literal["companion_output_ready"] = "companion_output_ready"
+    companion_id: RequestId
+    output: Any = Field(repr=False)
+    finish_reason: FinishReason = "stop"
+
+    @property
+    def is_terminal(self) -> bool:
+        """True."""
+        return True
+
+
+class RequestFailed(LifeEvent):
+    """A parent or companion reported an error."""
+
+    subject_field = "request_id"
+
+    type: Literal["request_failed"] = "request_failed"
+    request_id: RequestId
+    error: Text
+    stage_id: Index | None = None
+    error_type: Text | None = None
+    status_code: Index | None = None
+    """HTTP status for the client."""
+
+    @property
+    def is_terminal(self) -> bool:
+        """True."""
+        return True
+
+
+class RequestsAborted(LifeEvent):
+    """The client wants these requests to end."""
+
+    type: Literal["requests_aborted"] = "requests_aborted"
+    request_ids: list[RequestId]
+
+
+class ReplicaLost(LifeEvent):
+    """A replica of a stage is gone, and what ran on it."""
+
+    type: Literal["replica_lost"] = "replica_lost"
+    stage_id: Index
+    replica_id: Index
+    error: Text = ""
+
+
+class ForwardRejected(LifeEvent):
+    """The host could not carry out a ``forward_parent``."""
+
+    subject_field = "parent_id"
+
+    type: Literal["forward_rejected"] = "forward_rejected"
+    parent_id: RequestId
+    error: Text
+
+
+class ParentFinished(LifeEvent):
+    """The downstream stages are over with the parent."""
+
+    subject_field = "parent_id"
+
+    type: Literal["parent_finished"] = "parent_finished"
+    parent_id: RequestId
+
+
+class ClockTicked(EventBase):
+    """Time went on. The only event in which deadlines end parents."""
+
+    type: Literal["clock_ticked"] = "clock_ticked"
+    at: Seconds
+
+
+EVENT_MODELS: tuple[type[EventBase], ...] = (
+    ParentRegistered,
+    CompanionRegistered,
+    CompanionsSealed,
+    RequestStarted,
+    RequestProgressed,
+    KvReady,
+    ParentOutputReady,
+    CompanionOutputReady,
+    RequestFailed,
+    RequestsAborted,
+    ReplicaLost,
+    ForwardRejected,
+    ParentFinished,
+    ClockTicked,
+)
+
+
+def type_of(model: type[EventBase]) -> str:
+    """The ``type`` of an event model."""
+    return str(model.model_fields["type"].default)
+
+
+Event: TypeAlias = (
+    ParentRegistered
+    | CompanionRegistered
+    | CompanionsSealed
+    | RequestStarted
+    | RequestProgressed
+    | KvReady
+    | ParentOutputReady
+    | CompanionOutputReady
+    | RequestFailed
+    | RequestsAborted
+    | ReplicaLost
+    | ForwardRejected
+    | ParentFinished
+    | ClockTicked
+)
+
+_ADAPTER: TypeAdapter[Event] = TypeAdapter(
+    Annotated[Event, Field(discriminator="type")], config=ConfigDict(hide_input_in_errors=True)
+)
+
+
+def parse_event(data: dict[str, Any] | str | bytes) -> Event:
+    """The event that a mapping or a JSON text describes.
+
+    Raises ``pydantic.ValidationError`` if it is not one. In JSON text a key that stands twice is an error
+    too: of a role named twice only the last companion would be seen.
+    """
+    if not isinstance(data, str | bytes | bytearray):
+        return _ADAPTER.validate_python(data)
+    event = _ADAPTER.validate_json(data)
+    if type(event) is ParentRegistered and event.companions:
+        _refuse_repeated_keys(data)
+    return event
+
+
+def _refuse_repeated_keys(text: str | bytes | bytearray) -> None:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        seen = dict(pairs)
+        if len(seen) != len(pairs):
+            twice = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
+            error = PydanticCustomError("repeated_key", "Key {key} stands twice", {"key": repr(twice)})
+            raise ValidationError.from_exception_data(
+                "parent_registered", [{"type": error, "loc": (twice,), "input": None}], hide_input=True
+            )
+        return seen
+
+    json.loads(text, object_pairs_hook=unique)

@@ -1,0 +1,437 @@
+"""One parent's engine: its record, its companions' records, and the join between them.
+
+A ``Group`` is the parent's record (what the parent machine moves) and owns the companions' records. It fires
+triggers, runs the coupling rows to a fixed point, and appends what the host has to do to a list of actions. It
+does not know the registry: ids, limits of size, the heap of deadlines and tombstones are handled there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from cfg_fsm import tables
+from cfg_fsm.actions import AbortRequests, Action, FailParent, ForwardParent, ReleaseRequests
+from cfg_fsm.audit.record import Journal
+from cfg_fsm.events import Limits
+from cfg_fsm.machines import MACHINES, SlimEvent
+from cfg_fsm.states import FailureReason, MachineKind, Trigger
+from cfg_fsm.tables import CouplingRow, DeadlineRow, Quantifier
+
+#: A stage's replica that a request runs on: ``(stage_id, replica_id)``.
+Replica = tuple[int, int]
+
+
+class Companion:
+    """A companion's record."""
+
+    __slots__ = ("group", "output", "replica", "request_id", "role", "seen", "since", "state")
+
+    machine = tables.COMPANION.value
+
+    def __init__(self, request_id: str, role: str, group: Group, now: float) -> None:
+        self.state: str = _INITIAL[tables.COMPANION]
+        self.request_id = request_id
+        self.role = role
+        self.group = group
+        self.output: Any = None
+        self.replica: Replica | None = None
+        self.since = now
+        """When it entered its state, monotonic seconds."""
+        self.seen = now
+        """When it last gave a sign of life."""
+
+    @property
+    def parent_id(self) -> str:
+        """Id of the parent it belongs to."""
+        return self.group.request_id
+
+    @property
+    def life(self) -> int:
+        """Life of its group."""
+        return self.group.life
+
+
+class Cause(NamedTuple):
+    """Why something fails, while the failure runs through the group."""
+
+    reason: FailureReason
+    error: str
+    stage_id: int | None = None
+    error_type: str | None = None
+    status_code: int | None = None
+    lost: Replica | None = None
+    """The replica that is gone, and with it what ran there."""
+
+
+class Due(NamedTuple):
+    """A deadline: when, whose, and which."""
+
+    when: float
+    record: Group | Companion
+    row: DeadlineRow
+
+
+class Group:
+    """A parent's record and engine, with its companions' records in role order."""
+
+    __slots__ = (
+        "alarm",
+        "announced",
+        "companions",
+        "context",
+        "engine_outputs",
+        "life",
+        "limits",
+        "own_limits",
+        "reason",
+        "registered_at",
+        "replica",
+        "request_id",
+        "sealed",
+        "seq",
+        "since",
+        "stage_id",
+        "state",
+        "streaming",
+    )  # fmt: skip
+
+    machine = tables.PARENT.value
+    role: None = None
+
+    def __init__(
+        self,
+        request_id: str,
+        *,
+        life: int,
+        seq: int,
+        now: float,
+        announced: bool,
+        streaming: bool = False,
+        own_limits: Limits | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self.state: str = _INITIAL[tables.PARENT]
+        self.request_id = request_id
+        self.life = life
+        self.seq = seq
+        self.companions: dict[str, Companion] = {}
+        self.announced = announced
+        """Whether the registration named the companions."""
+        self.sealed = announced
+        self.streaming = streaming
+        self.own_limits = own_limits
+        """The limits that came with the registration."""
+        self.limits = limits
+        """The limits in force if one of them bounds time, else ``None``."""
+        self.replica: Replica | None = None
+        self.registered_at = now
+        self.since = now
+        """When the parent entered its state; while deferred, when the current wait began."""
+        self.stage_id: int | None = None
+        """The stage of its last output."""
+        self.engine_outputs: Any = None
+        self.context: Any = None
+        self.reason: FailureReason | None = None
+        """Why it failed."""
+        self.alarm = math.inf
+
+    @property
+    def group(self) -> Group:
+        """Itself, so that a parent and a companion are asked alike."""
+        return self
+
+    @property
+    def parent_id(self) -> str:
+        """Its own id, likewise."""
+        return self.request_id
+
+    # -- what the registry asks ---------------------------------------------------------------------------
+
+    def members(self) -> list[Group | Companion]:
+        """The parent's record, then the companions' in role order."""
+        return [self, *self.companions.values()]
+
+    def request_ids(self) -> list[str]:
+        """The parent's id, then the companions' in role order."""
+        return [record.request_id for record in self.members()]
+
+    def missing(self) -> dict[str, str]:
+        """``{role: companion id}`` of the outputs that the bundle lacks, in role order."""
+        return {c.role: c.request_id for c in self.companions.values() if c.state not in _BUNDLED}
+
+    def bundle(self) -> list[Any]:
+        """The companions' outputs in role order, by reference."""
+        return [companion.output for companion in self.companions.values()]
+
+    @property
+    def ended(self) -> bool:
+        """Whether all machines of the group are cleaned."""
+        return self.state == _FINAL_PARENT
+
+    def deadlines(self, record: Group | Companion) -> list[Due]:
+        """The deadlines that ``record`` has in its state."""
+        found: list[Due] = []
+        if self.limits is not None:
+            for row in _DEADLINES.get((record.machine, record.state), ()):
+                limit = getattr(self.limits, row.limit)
+                if limit is not None:
+                    found.append(Due(getattr(record, row.since) + limit, record, row))
+        return found
+
+    def first_due(self) -> Due | None:
+        """The earliest deadline of the group. Of equal ones the parent's, in the order of the table, then the
+        companions' in role order."""
+        every = [due for record in self.members() for due in self.deadlines(record)]
+        return min(every, key=lambda due: due.when, default=None)
+
+    def earliest(self) -> float:
+        """When the earliest deadline comes; infinity: there is none."""
+        due = self.first_due()
+        return math.inf if due is None else due.when
+
+    # -- what events do -----------------------------------------------------------------------------------
+
+    def join(self, role: str, companion_id: str, now: float) -> Companion:
+        """A new companion in ``role``, after those that are there."""
+        companion = self.companions[role] = Companion(companion_id, role, self, now)
+        return companion
+
+    def seal(self, now: float, journal: Journal | None, actions: list[Action]) -> None:
+        """Close the set of companions."""
+        self.sealed = True
+        self._settle(_COUPLED_TO_SEALING, None, now, journal, actions)
+
+    def start(
+        self, record: Group | Companion, replica: Replica | None, now: float, journal: Journal | None
+    ) -> None:
+        """``record`` runs on ``replica``."""
+        fire(record, _START[record.machine], now, journal)
+        record.replica = replica
+        self.progress(record, now)
+
+    def progress(self, record: Group | Companion, now: float) -> None:
+        """``record`` gave a sign of life. Only a companion's counts for a limit."""
+        if isinstance(record, Companion):
+            record.seen = now
+
+    def defer(
+        self,
+        stage_id: int,
+        engine_outputs: Any,
+        context: Any,
+        now: float,
+        journal: Journal | None,
+        actions: list[Action],
+    ) -> None:
+        """The parent's own output is here; it replaces one that still waits."""
+        fire(self, _DEFER, now, journal)
+        self.stage_id, self.engine_outputs, self.context = stage_id, engine_outputs, context
+        self._settle(_COUPLED[self.machine, self.state], None, now, journal, actions)
+
+    def complete(
+        self, companion: Companion, output: Any, now: float, journal: Journal | None, actions: list[Action]
+    ) -> None:
+        """The companion's output is here: stored and marked in one step (R6)."""
+        fire(companion, _COMPLETE, now, journal)
+        companion.output = output
+        self._settle(_COUPLED[companion.machine, companion.state], None, now, journal, actions)
+
+    def fail(
+        self,
+        record: Group | Companion,
+        cause: Cause,
+        now: float,
+        journal: Journal | None,
+        actions: list[Action],
+    ) -> None:
+        """``record`` fails, and with it the group."""
+        if isinstance(record, Companion):
+            fire(record, _FAIL[record.machine], now, journal, cause.reason)
+        else:
+            self._fail_parent(None, cause, now, journal, actions)
+        self._settle(_COUPLED[record.machine, record.state], cause, now, journal, actions)
+
+    def finish(self, now: float, journal: Journal | None, actions: list[Action]) -> None:
+        """The downstream stages are over with the parent."""
+        fire(self, _FINISH, now, journal)
+        self._abort(self._open(None), actions)
+        self._settle(_COUPLED[self.machine, self.state], None, now, journal, actions)
+
+    # -- the coupling rows --------------------------------------------------------------------------------
+
+    def _settle(
+        self,
+        rows: Iterable[CouplingRow],
+        cause: Cause | None,
+        now: float,
+        journal: Journal | None,
+        actions: list[Action],
+    ) -> None:
+        """Run the coupling rows to a fixed point, beginning with those that the state just entered may satisfy."""
+        todo = list(rows)
+        for row in todo:  # grows while it is walked
+            found = self._satisfies(row)
+            if found is None:
+                continue
+            if row.fires == "companion":
+                for companion in found:
+                    fire(companion, _FAIL[companion.machine], now, journal, row.reason)
+                    todo += _COUPLED[companion.machine, companion.state]
+                continue
+            if row.fires == "group":
+                for record in self.members():
+                    fire(record, _CLEAN[record.machine], now, journal)
+                actions.append(ReleaseRequests(self.request_ids()))
+            elif row.trigger is Trigger.FORWARD:
+                self._forward(now, journal, actions)
+            else:
+                assert cause is not None  # a companion fails only in a step that has a cause
+                self._fail_parent(found[0], cause, now, journal, actions)
+            todo += _COUPLED[self.machine, self.state]
+
+    def _satisfies(self, row: CouplingRow) -> list[Companion] | None:
+        """The companions that a satisfied row is about; ``None``: it is not satisfied."""
+        if self.state not in row.parent or (row.sealed and not self.sealed):
+            return None
+        every = row.quantifier is Quantifier.EVERY
+        found = []
+        for companion in self.companions.values():
+            if companion.state in row.companions:
+                found.append(companion)
+            elif every:
+                return None
+        return found if found or every else None
+
+    def _forward(self, now: float, journal: Journal | None, actions: list[Action]) -> None:
+        fire(self, _FORWARD, now, journal)
+        assert self.stage_id is not None  # set by the defer that every forward follows
+        actions.append(
+            ForwardParent(
+                self.request_id,
+                self.life,
+                self.stage_id,
+                self.engine_outputs,
+                {companion.role: companion.request_id for companion in self.companions.values()},
+                self.bundle(),
+                self.context,
+            )
+        )
+        # The host has them now. The companions' outputs stay: a streaming parent is forwarded with them again.
+        self.engine_outputs = self.context = None
+
+    def _fail_parent(
+        self,
+        companion: Companion | None,
+        cause: Cause,
+        now: float,
+        journal: Journal | None,
+        actions: list[Action],
+    ) -> None:
+        """The parent fails: by itself, or because ``companion`` did."""
+        reason = cause.reason
+        if companion is not None:
+            reason = tables.REASON_OF_PARENT.get(reason, reason)
+        still_runs = self._open(cause.lost, None if cause.reason in tables.STOPPED_BY else companion)
+        if companion is not None or cause.reason not in tables.STOPPED_BY:
+            still_runs.insert(0, self.request_id)
+        fire(self, _FAIL[self.machine], now, journal, reason)
+        self.reason = reason
+        if reason is not FailureReason.ABORTED:  # a client that aborted wants no failure
+            actions.append(
+                FailParent(
+                    self.request_id,
+                    self.life,
+                    self.stage_id if cause.stage_id is None else cause.stage_id,
+                    reason,
+                    cause.error,
+                    None if companion is None else companion.request_id,
+                    cause.error_type,
+                    cause.status_code,
+                )
+            )
+        self._abort(still_runs, actions)
+
+    def _open(self, lost: Replica | None, also: Companion | None = None) -> list[str]:
+        """Ids of the companions that may still run: not ended and not on the ``lost`` replica; and ``also``,
+        which has failed but was not stopped by what it failed for."""
+        return [
+            companion.request_id
+            for companion in self.companions.values()
+            if companion is also or (companion.state in _OPEN and (lost is None or companion.replica != lost))
+        ]
+
+    @staticmethod
+    def _abort(request_ids: list[str], actions: list[Action]) -> None:
+        if request_ids:
+            actions.append(AbortRequests(request_ids))
+
+
+def fire(
+    record: Group | Companion,
+    trigger: SlimEvent,
+    now: float,
+    journal: Journal | None,
+    reason: FailureReason | None = None,
+) -> None:
+    """Move ``record`` along its row, note when, and audit it."""
+    source = record.state
+    trigger.trigger(record)
+    if record.state != source:
+        record.since = now
+    if journal is not None:
+        journal.transition(record, trigger.name, source, reason)
+
+
+# ---------------------------------------------------------------------------
+# The tables, resolved once: plain strings and sets in place of enumeration members, rows by what satisfies them
+# ---------------------------------------------------------------------------
+
+
+def _plain(states: Iterable[str]) -> frozenset[str]:
+    return frozenset(str.__str__(state) for state in states)
+
+
+def _trigger(kind: MachineKind, trigger: Trigger) -> SlimEvent:
+    event = MACHINES[kind].events[trigger.value]
+    assert isinstance(event, SlimEvent)
+    return event
+
+
+def _by_machine(trigger: Trigger) -> dict[str, SlimEvent]:
+    return {kind.value: _trigger(kind, trigger) for kind in MachineKind}
+
+
+_START, _FAIL, _CLEAN = (_by_machine(trigger) for trigger in (Trigger.START, Trigger.FAIL, Trigger.CLEAN))
+_DEFER, _FORWARD, _FINISH = (
+    _trigger(tables.PARENT, trigger) for trigger in (Trigger.DEFER, Trigger.FORWARD, Trigger.FINISH)
+)
+_COMPLETE = _trigger(tables.COMPANION, Trigger.COMPLETE)
+
+_INITIAL = {kind: str.__str__(state) for kind, state in tables.INITIAL.items()}
+_FINAL_PARENT = str.__str__(tables.FINAL[tables.PARENT])
+_OPEN = _plain(tables.OPEN_COMPANION)
+
+_ROWS: tuple[CouplingRow, ...] = tuple(
+    row._replace(parent=_plain(row.parent), companions=_plain(row.companions))  # type: ignore[arg-type]
+    for row in tables.COUPLING_ROWS
+)
+#: Coupling rows that a machine may satisfy by entering a state.
+_COUPLED: dict[tuple[str, str], tuple[CouplingRow, ...]] = {
+    (kind.value, state): tuple(
+        row for row in _ROWS if state in (row.parent if kind is tables.PARENT else row.companions)
+    )
+    for kind in MachineKind
+    for state in (str.__str__(state) for state in tables.STATES[kind])
+}
+#: Coupling rows that closing the set of companions may satisfy.
+_COUPLED_TO_SEALING = tuple(row for row in _ROWS if row.sealed)
+#: States of a companion whose output is in the bundle.
+_BUNDLED = frozenset().union(*(row.companions for row in _ROWS if row.trigger is Trigger.FORWARD))
+
+_DEADLINES: dict[tuple[str, str], tuple[DeadlineRow, ...]] = {
+    (kind.value, state): tuple(row for row in tables.DEADLINE_ROWS if row.machine is kind and state in row.states)
+    for kind in MachineKind
+    for state in (str.__str__(state) for state in tables.STATES[kind])
+}

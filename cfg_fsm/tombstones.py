@@ -1,0 +1,74 @@
+"""Bounded memory of ended ids, without any payload, so that a late event is recognised."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Iterable
+
+
+class Tombstone:
+    """What is remembered of the end of a group; all ids of the group share one."""
+
+    __slots__ = ("ended_at", "life", "parent_id", "unheard")
+
+    def __init__(self, parent_id: str, life: int, ended_at: float, unheard: Iterable[str]) -> None:
+        self.parent_id = parent_id
+        self.life = life
+        self.ended_at = ended_at
+        #: Ids that were told to abort and have not reported their end since (R9).
+        self.unheard = set(unheard)
+
+
+class Tombstones:
+    """Ended ids, the oldest first: at most ``limit`` of them, each for ``seconds`` (``None``: no bound in time).
+
+    ``expire_at`` is never later than the time at which the oldest has to go; who owns this calls ``expire`` then.
+    """
+
+    __slots__ = ("_by_id", "_limit", "_seconds", "expire_at")
+
+    def __init__(self, limit: int, seconds: float | None) -> None:
+        self._limit = limit
+        self._seconds = math.inf if seconds is None else seconds
+        self._by_id: OrderedDict[str, Tombstone] = OrderedDict()
+        self.expire_at = math.inf
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def get(self, request_id: str) -> Tombstone | None:
+        """The tombstone of an id that has ended, as long as it is remembered."""
+        return self._by_id.get(request_id)
+
+    def may_report(self, request_id: str) -> bool:
+        """Whether a terminal event of an earlier life of this id may still come (R9)."""
+        tombstone = self._by_id.get(request_id)
+        return tombstone is not None and request_id in tombstone.unheard
+
+    def add(self, request_ids: Iterable[str], tombstone: Tombstone) -> None:
+        """Remember that these ended. The oldest are forgotten if they become too many."""
+        by_id = self._by_id
+        for request_id in request_ids:
+            by_id[request_id] = tombstone
+            by_id.move_to_end(request_id)
+        while len(by_id) > self._limit:
+            by_id.popitem(last=False)
+        if by_id:
+            self.expire_at = min(self.expire_at, tombstone.ended_at + self._seconds)
+
+    def forget(self, request_id: str) -> None:
+        """The id is in use again."""
+        self._by_id.pop(request_id, None)
+
+    def expire(self, now: float) -> None:
+        """Forget those whose time is over."""
+        by_id = self._by_id
+        while by_id:
+            request_id = next(iter(by_id))
+            gone_at = by_id[request_id].ended_at + self._seconds
+            if gone_at > now:
+                self.expire_at = gone_at
+                return
+            del by_id[request_id]
+        self.expire_at = math.inf
