@@ -8,8 +8,8 @@ does not know the registry: ids, limits of size, the heap of deadlines and tombs
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from cfg_fsm import tables
 from cfg_fsm.actions import AbortRequests, Action, FailParent, ForwardParent, ReleaseRequests
@@ -17,7 +17,7 @@ from cfg_fsm.audit.record import Journal
 from cfg_fsm.events import Limits
 from cfg_fsm.machines import MACHINES, SlimEvent
 from cfg_fsm.states import FailureReason, MachineKind, Trigger
-from cfg_fsm.tables import CouplingRow, DeadlineRow, Quantifier
+from cfg_fsm.tables import DeadlineRow, Quantifier
 
 #: A stage's replica that a request runs on: ``(stage_id, replica_id)``.
 Replica = tuple[int, int]
@@ -41,6 +41,11 @@ class Companion:
         """When it entered its state, monotonic seconds."""
         self.seen = now
         """When it last gave a sign of life."""
+
+    @property
+    def done(self) -> bool:
+        """Whether it counts as complete in the bundle."""
+        return self.state in _BUNDLED
 
     @property
     def parent_id(self) -> str:
@@ -90,6 +95,7 @@ class Group:
         "replica",
         "request_id",
         "sealed",
+        "seen",
         "seq",
         "since",
         "stage_id",
@@ -126,8 +132,7 @@ class Group:
         self.limits = limits
         """The limits in force if one of them bounds time, else ``None``."""
         self.replica: Replica | None = None
-        self.registered_at = now
-        self.since = now
+        self.registered_at = self.since = self.seen = now
         """When the parent entered its state; while deferred, when the current wait began."""
         self.stage_id: int | None = None
         """The stage of its last output."""
@@ -156,6 +161,26 @@ class Group:
     def request_ids(self) -> list[str]:
         """The parent's id, then the companions' in role order."""
         return [record.request_id for record in self.members()]
+
+    def roles(self) -> dict[str, str]:
+        """``{role: companion id}`` in role order, a new dictionary."""
+        return {companion.role: companion.request_id for companion in self.companions.values()}
+
+    def all_done(self) -> bool:
+        """Whether every companion is done."""
+        for companion in self.companions.values():  # noqa: SIM110 - a third of the time of all(...)
+            if companion.state not in _BUNDLED:
+                return False
+        return True
+
+    @property
+    def waiting(self) -> bool:
+        """Whether its own output is here and waits to be handed over."""
+        return self.state in _WAITING
+
+    def can_finish(self) -> bool:
+        """Whether it may finish now with nothing missing."""
+        return self.state in _CAN_FINISH and self.all_done()
 
     def missing(self) -> dict[str, str]:
         """``{role: companion id}`` of the outputs that the bundle lacks, in role order."""
@@ -201,7 +226,7 @@ class Group:
     def seal(self, now: float, journal: Journal | None, actions: list[Action]) -> None:
         """Close the set of companions."""
         self.sealed = True
-        self._settle(_COUPLED_TO_SEALING, None, now, journal, actions)
+        self._settle(_COUPLED[self.state], None, now, journal, actions)
 
     def start(
         self, record: Group | Companion, replica: Replica | None, now: float, journal: Journal | None
@@ -209,12 +234,7 @@ class Group:
         """``record`` runs on ``replica``."""
         fire(record, _START[record.machine], now, journal)
         record.replica = replica
-        self.progress(record, now)
-
-    def progress(self, record: Group | Companion, now: float) -> None:
-        """``record`` gave a sign of life. Only a companion's counts for a limit."""
-        if isinstance(record, Companion):
-            record.seen = now
+        record.seen = now
 
     def defer(
         self,
@@ -226,9 +246,10 @@ class Group:
         actions: list[Action],
     ) -> None:
         """The parent's own output is here; it replaces one that still waits."""
-        fire(self, _DEFER, now, journal)
+        rows = _ENABLED_BY[fire(self, _DEFER, now, journal)][self.state]
         self.stage_id, self.engine_outputs, self.context = stage_id, engine_outputs, context
-        self._settle(_COUPLED[self.machine, self.state], None, now, journal, actions)
+        if rows:
+            self._settle(rows, None, now, journal, actions)
 
     def complete(
         self, companion: Companion, output: Any, now: float, journal: Journal | None, actions: list[Action]
@@ -236,7 +257,9 @@ class Group:
         """The companion's output is here: stored and marked in one step (R6)."""
         fire(companion, _COMPLETE, now, journal)
         companion.output = output
-        self._settle(_COUPLED[companion.machine, companion.state], None, now, journal, actions)
+        rows = _COUPLED_BY[companion.state][self.state]
+        if rows:
+            self._settle(rows, None, now, journal, actions)
 
     def fail(
         self,
@@ -251,75 +274,106 @@ class Group:
             fire(record, _FAIL[record.machine], now, journal, cause.reason)
         else:
             self._fail_parent(None, cause, now, journal, actions)
-        self._settle(_COUPLED[record.machine, record.state], cause, now, journal, actions)
+        self._settle(_COUPLED[self.state], cause, now, journal, actions)
+
+    def hand_over(self, now: float, journal: Journal | None, reason: FailureReason | None = None) -> None:
+        """The parent's output goes to the host. ``reason``: why, if not for a complete bundle."""
+        fire(self, _FORWARD, now, journal, reason)
+        # The host has it now. The companions' outputs stay: a streaming parent is forwarded with them again.
+        self.engine_outputs = self.context = None
+
+    def supersede(self, role: str, now: float, journal: Journal | None) -> str:
+        """Another companion takes ``role``: the one that has it fails and leaves the group. Its id."""
+        companion = self.companions[role]
+        if companion.state in _OPEN:
+            fire(companion, _FAIL[companion.machine], now, journal, FailureReason.SUPERSEDED)
+        fire(companion, _CLEAN[companion.machine], now, journal)
+        companion.output = None
+        return companion.request_id
 
     def finish(self, now: float, journal: Journal | None, actions: list[Action]) -> None:
         """The downstream stages are over with the parent."""
-        fire(self, _FINISH, now, journal)
         self._abort(self._open(None), actions)
-        self._settle(_COUPLED[self.machine, self.state], None, now, journal, actions)
+        fire(self, _FINISH, now, journal)
+        self._settle(_COUPLED[self.state], None, now, journal, actions)
 
     # -- the coupling rows --------------------------------------------------------------------------------
 
     def _settle(
         self,
-        rows: Iterable[CouplingRow],
+        rows: tuple[_Coupled, ...],
         cause: Cause | None,
         now: float,
         journal: Journal | None,
         actions: list[Action],
     ) -> None:
-        """Run the coupling rows to a fixed point, beginning with those that the state just entered may satisfy."""
-        todo = list(rows)
-        for row in todo:  # grows while it is walked
-            found = self._satisfies(row)
-            if found is None:
-                continue
-            if row.fires == "companion":
-                for companion in found:
-                    fire(companion, _FAIL[companion.machine], now, journal, row.reason)
-                    todo += _COUPLED[companion.machine, companion.state]
-                continue
-            if row.fires == "group":
-                for record in self.members():
-                    fire(record, _CLEAN[record.machine], now, journal)
-                actions.append(ReleaseRequests(self.request_ids()))
-            elif row.trigger is Trigger.FORWARD:
-                self._forward(now, journal, actions)
+        """Run the coupling rows to a fixed point; ``rows`` are those that what just happened may satisfy."""
+        while rows:
+            for row in rows:
+                if row.sealed and not self.sealed:
+                    continue
+                found = self._found(row)
+                if found is not None:
+                    row.effect(self, row, found, cause, now, journal, actions)
+                    rows = _COUPLED[self.state]
+                    break
             else:
-                assert cause is not None  # a companion fails only in a step that has a cause
-                self._fail_parent(found[0], cause, now, journal, actions)
-            todo += _COUPLED[self.machine, self.state]
+                return
 
-    def _satisfies(self, row: CouplingRow) -> list[Companion] | None:
-        """The companions that a satisfied row is about; ``None``: it is not satisfied."""
-        if self.state not in row.parent or (row.sealed and not self.sealed):
-            return None
-        every = row.quantifier is Quantifier.EVERY
-        found = []
-        for companion in self.companions.values():
-            if companion.state in row.companions:
-                found.append(companion)
-            elif every:
-                return None
-        return found if found or every else None
+    def _found(self, row: _Coupled) -> Sequence[Companion] | None:
+        """The companions that a row is about; ``None``: they do not satisfy it."""
+        states = row.companions
+        if row.every:
+            for companion in self.companions.values():
+                if companion.state not in states:
+                    return None
+            return ()
+        return [companion for companion in self.companions.values() if companion.state in states] or None
 
-    def _forward(self, now: float, journal: Journal | None, actions: list[Action]) -> None:
-        fire(self, _FORWARD, now, journal)
+    # The effects of the rows. All have the signature of ``_Effect``.
+
+    def _forward(
+        self, _: Any, __: Any, ___: Any, now: float, journal: Journal | None, actions: list[Action]
+    ) -> None:
         assert self.stage_id is not None  # set by the defer that every forward follows
-        actions.append(
-            ForwardParent(
-                self.request_id,
-                self.life,
-                self.stage_id,
-                self.engine_outputs,
-                {companion.role: companion.request_id for companion in self.companions.values()},
-                self.bundle(),
-                self.context,
-            )
+        action = ForwardParent(
+            self.request_id,
+            self.life,
+            self.stage_id,
+            self.engine_outputs,
+            self.roles(),
+            self.bundle(),
+            self.context,
         )
-        # The host has them now. The companions' outputs stay: a streaming parent is forwarded with them again.
-        self.engine_outputs = self.context = None
+        self.hand_over(now, journal)
+        actions.append(action)
+
+    def _fail_because_of(
+        self,
+        _: Any,
+        found: Sequence[Companion],
+        cause: Cause | None,
+        now: float,
+        journal: Journal | None,
+        actions: list[Action],
+    ) -> None:
+        assert cause is not None  # a companion fails only in a step that has a cause
+        self._fail_parent(found[0], cause, now, journal, actions)
+
+    def _fail_companions(
+        self, row: _Coupled, found: Sequence[Companion], _: Any, now: float, journal: Journal | None, __: Any
+    ) -> None:
+        for companion in found:
+            fire(companion, _FAIL[companion.machine], now, journal, row.reason)
+
+    def _clean(
+        self, _: Any, __: Any, ___: Any, now: float, journal: Journal | None, actions: list[Action]
+    ) -> None:
+        ids = []
+        for record in self.members():
+            fire(record, _CLEAN[record.machine], now, journal)
+            ids.append(record.request_id)
+        actions.append(ReleaseRequests(ids))
 
     def _fail_parent(
         self,
@@ -374,14 +428,15 @@ def fire(
     now: float,
     journal: Journal | None,
     reason: FailureReason | None = None,
-) -> None:
-    """Move ``record`` along its row, note when, and audit it."""
+) -> str:
+    """Move ``record`` along its row, note when, and audit it. The state that it left."""
     source = record.state
     trigger.trigger(record)
     if record.state != source:
         record.since = now
     if journal is not None:
         journal.transition(record, trigger.name, source, reason)
+    return source
 
 
 # ---------------------------------------------------------------------------
@@ -413,22 +468,61 @@ _INITIAL = {kind: str.__str__(state) for kind, state in tables.INITIAL.items()}
 _FINAL_PARENT = str.__str__(tables.FINAL[tables.PARENT])
 _OPEN = _plain(tables.OPEN_COMPANION)
 
-_ROWS: tuple[CouplingRow, ...] = tuple(
-    row._replace(parent=_plain(row.parent), companions=_plain(row.companions))  # type: ignore[arg-type]
+
+class _Coupled(NamedTuple):
+    """A coupling row, resolved."""
+
+    parent: frozenset[str]
+    sealed: bool
+    every: bool
+    companions: frozenset[str]
+    reason: FailureReason | None
+    effect: _Effect
+
+
+_Effect: TypeAlias = Callable[
+    [Group, _Coupled, Sequence[Companion], "Cause | None", float, "Journal | None", list[Action]], None
+]
+_EFFECTS: dict[tuple[str, Trigger], _Effect] = {
+    ("parent", Trigger.FORWARD): Group._forward,
+    ("parent", Trigger.FAIL): Group._fail_because_of,
+    ("companion", Trigger.FAIL): Group._fail_companions,
+    ("group", Trigger.CLEAN): Group._clean,
+}
+_ROWS: tuple[_Coupled, ...] = tuple(
+    _Coupled(
+        _plain(row.parent),
+        row.sealed,
+        row.quantifier is Quantifier.EVERY,
+        _plain(row.companions),
+        row.reason,
+        _EFFECTS[row.fires, row.trigger],
+    )
     for row in tables.COUPLING_ROWS
 )
-#: Coupling rows that a machine may satisfy by entering a state.
-_COUPLED: dict[tuple[str, str], tuple[CouplingRow, ...]] = {
-    (kind.value, state): tuple(
-        row for row in _ROWS if state in (row.parent if kind is tables.PARENT else row.companions)
-    )
-    for kind in MachineKind
-    for state in (str.__str__(state) for state in tables.STATES[kind])
+#: Coupling rows by the parent's state: every row names some, so no other can be satisfied in it.
+_COUPLED: dict[str, tuple[_Coupled, ...]] = {
+    state: tuple(row for row in _ROWS if state in row.parent) for state in _plain(tables.STATES[tables.PARENT])
 }
-#: Coupling rows that closing the set of companions may satisfy.
-_COUPLED_TO_SEALING = tuple(row for row in _ROWS if row.sealed)
+#: Those of them that the parent may satisfy by a move: by the state it left, then by the one it entered. A row
+#: that names both is none of them: it would have been satisfied before, and between two events none is.
+_ENABLED_BY: dict[str, dict[str, tuple[_Coupled, ...]]] = {
+    source: {dest: tuple(row for row in rows if source not in row.parent) for dest, rows in _COUPLED.items()}
+    for source in _COUPLED
+}
+#: Those of them that a companion may satisfy by entering a state: by its state, then by the parent's.
+_COUPLED_BY: dict[str, dict[str, tuple[_Coupled, ...]]] = {
+    state: {parent: tuple(row for row in rows if state in row.companions) for parent, rows in _COUPLED.items()}
+    for state in _plain(tables.STATES[tables.COMPANION])
+}
+#: States of a parent from which it can be forwarded.
+_WAITING = _plain(row.source for row in tables.PARENT_ROWS if row.trigger is Trigger.FORWARD)
+#: States of a parent from which it can finish.
+_CAN_FINISH = _plain(row.source for row in tables.PARENT_ROWS if row.trigger is Trigger.FINISH)
 #: States of a companion whose output is in the bundle.
-_BUNDLED = frozenset().union(*(row.companions for row in _ROWS if row.trigger is Trigger.FORWARD))
+_BUNDLED = frozenset().union(
+    *(_plain(row.companions) for row in tables.COUPLING_ROWS if row.trigger is Trigger.FORWARD)
+)
 
 _DEADLINES: dict[tuple[str, str], tuple[DeadlineRow, ...]] = {
     (kind.value, state): tuple(row for row in tables.DEADLINE_ROWS if row.machine is kind and state in row.states)

@@ -28,16 +28,16 @@ class SlimEvent(Event):
     so does a row whose guard is false, where the stock event returns ``False`` and says nothing.
     """
 
-    def trigger(self, model: Any, *args: Any, **kwargs: Any) -> bool:
+    def trigger(self, model: Any) -> bool:
         """Move ``model`` along the row for its state. Raises ``InvalidTransition`` and changes nothing."""
-        for row in self.transitions.get(model.state, ()):
-            if not row.conditions or row._eval_conditions(
-                EventData(None, self, self.machine, model, args, kwargs)
-            ):
-                model.state = row.dest  # `model` is any object with a `state`
+        rows = self.transitions.get(model.state)
+        if rows is not None:
+            row = rows[0]  # the only one: ``validate_rows``
+            if not row.conditions or row._eval_conditions(EventData(None, self, self.machine, model, (), {})):
+                model.state = row.dest
                 return True
         raise InvalidTransition(
-            machine=self.machine.name.removesuffix(": "),
+            machine=str(self.machine.name).removesuffix(": "),
             state=model.state,
             trigger=self.name,
             request_id=getattr(model, "request_id", None),

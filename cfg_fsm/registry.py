@@ -143,7 +143,7 @@ class Registry:
                 cell = cells.absent
             else:
                 if event.is_terminal and event.life in (None, tombstone.life):
-                    tombstone.unheard.discard(request_id)
+                    tombstone.heard(request_id)
                 cell = (cells.parent if tombstone.parent_id == request_id else cells.companion)[_CLEANED]
         else:
             if event.life is not None and event.life != record.life and checks_life:
@@ -241,7 +241,7 @@ class Registry:
         return self._accept(record.group, [])
 
     def _progress(self, record: Record, event: ev.RequestProgressed | ev.KvReady, _: Choice) -> Dispatched:
-        record.group.progress(record, self._now)
+        record.seen = self._now
         return self._accept(record.group, [])
 
     def _parent_output(self, record: Record, event: ev.ParentOutputReady, _: Choice) -> Dispatched:
@@ -369,7 +369,7 @@ class Registry:
 
     def _close(self, group: Group, actions: list[Action]) -> None:
         """Count and audit what was said; if the group has ended, forget it but for its tombstone (R7)."""
-        unheard: list[str] = []
+        unheard: list[str] | None = None
         for action in actions:
             if isinstance(action, ForwardParent):
                 self._forwarded += 1
@@ -388,7 +388,7 @@ class Registry:
             del self._requests[request_id]
         self._parents -= 1
         self._deadlines.disarm(group)
-        self._tombstones.add(ids, Tombstone(group.request_id, group.life, self._now, unheard))
+        self._tombstones.add(Tombstone(group.request_id, group.life, self._now, ids, unheard))
         group.companions.clear()  # the records refer to each other: let them go without the collector
 
 

@@ -1,0 +1,59 @@
+# Everything runs in .venv, which the first target that needs it makes: with uv if it is there, else with pip.
+# PYTHON=python3.12 chooses the interpreter (3.10 or newer).
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+UV := $(shell command -v uv 2>/dev/null)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test coverage lint format diagrams bench bench-quick clean
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+setup: $(READY)  ## make .venv with everything in it
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo "cfg_fsm needs Python 3.10 or newer: make $(MAKECMDGOALS) PYTHON=/path/to/python3" >&2; exit 1; }
+ifneq ($(UV),)
+	$(UV) venv --quiet --clear --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" $(VENV)
+	$(UV) pip install --quiet --python $(BIN)/python --editable '.[dev]'
+else
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+endif
+	@touch $@
+
+run: $(READY)  ## run the engine on the recorded sample trace
+	$(BIN)/cfg-fsm run --sample
+
+test: $(READY)  ## run the tests
+	$(BIN)/python -m pytest
+
+coverage: $(READY)  ## run the tests and print the branch coverage
+	$(BIN)/python -m pytest --cov --cov-report=term-missing
+
+lint: $(READY)  ## ruff and strict mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY)  ## let ruff format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+diagrams: $(READY)  ## draw the state diagrams from the tables into diagrams/
+	$(BIN)/python -m cfg_fsm.diagrams diagrams
+
+bench: $(READY)  ## measure; prints ratios
+	$(BIN)/python -m tests.bench
+
+bench-quick: $(READY)  ## the same with fewer rounds
+	$(BIN)/python -m tests.bench --quick
+
+clean:  ## remove .venv and what the tools left
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,161 @@
+"""Reading an audit log back, and checking its chain of hashes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from cfg_fsm.errors import BadLine
+from cfg_fsm.traces import LineSource
+
+ZEROS = "0" * 64
+"""``prev`` of the first line of a log."""
+
+_TAIL = re.compile(rb'^(.*,"prev":"([0-9a-f]{64})"),"hash":"([0-9a-f]{64})"\}$', re.DOTALL)
+_BLOCK = 1 << 16
+
+
+class AuditLine(NamedTuple):
+    """A line of a log: the fields of ``AuditRecord`` with what the file adds, in the order of the file."""
+
+    seq: int
+    at: float
+    ts: str
+    """Time of day at which it was written, UTC, ISO 8601."""
+    kind: str
+    machine: str | None
+    request_id: str | None
+    parent_id: str | None
+    role: str | None
+    life: int | None
+    trigger: str | None
+    source: str | None
+    dest: str | None
+    reason: str | None
+    event: Any
+    event_seq: int
+    prev: str
+    """``hash`` of the line before; 64 zeros in the first."""
+    hash: str
+    """SHA-256 of this line's text before ``,"hash":``, 64 hexadecimal digits."""
+
+
+_KEYS = frozenset(AuditLine._fields)
+_TYPES: dict[str, tuple[type, ...]] = {
+    "seq": (int,),
+    "at": (int, float),
+    "ts": (str,),
+    "kind": (str,),
+    "event": (str, dict),
+    "event_seq": (int,),
+    "life": (int, type(None)),
+    **dict.fromkeys(
+        ("machine", "request_id", "parent_id", "role", "trigger", "source", "dest", "reason"), (str, type(None))
+    ),
+}
+
+
+def read_audit(path: str | os.PathLike[str]) -> Iterator[AuditLine]:
+    """The records of a log: a plain or gzip file, or ``-`` for standard input.
+
+    Raises ``BadLine`` for a line that is not a record, ``OSError`` if the file cannot be read. The chain is not
+    checked: see ``verify``.
+    """
+    with LineSource(path) as source:
+        for number, line in source:
+            try:
+                record = _parse(line)
+            except ValueError as error:
+                torn = " (the file ends in the middle of this line)" if source.torn else ""
+                raise BadLine(source.name, number, f"{error}{torn}") from error
+            yield record
+
+
+class AuditFile:
+    """A log that can be read more than once: each ``iter()`` is a ``read_audit`` from the start."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = path
+
+    def __iter__(self) -> Iterator[AuditLine]:
+        return read_audit(self.path)
+
+
+def _parse(line: bytes) -> AuditLine:
+    try:
+        data = json.loads(line)
+    except UnicodeDecodeError as error:
+        raise ValueError("not UTF-8 text") from error
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error.msg} at column {error.colno}") from error
+    if not isinstance(data, dict):
+        raise ValueError("not an audit record: a JSON object is expected")
+    if data.keys() != _KEYS:
+        missing, extra = sorted(_KEYS - data.keys()), sorted(data.keys() - _KEYS)
+        raise ValueError(
+            "not an audit record: "
+            + "; ".join(
+                f"{what} {', '.join(names[:5])}"
+                for what, names in (("it lacks", missing), ("unknown", extra))
+                if names
+            )
+        )
+    for name, types in _TYPES.items():
+        if not isinstance(data[name], types):
+            raise ValueError(f"not an audit record: {name} is of the wrong type")
+    return AuditLine(**data)
+
+
+def verify(path: str | os.PathLike[str]) -> int:
+    """Check the chain of a log (plain, gzip or ``-``) and return how many lines it has.
+
+    Raises ``BadLine`` at the first line that was changed, or does not follow from the line before it. Lines
+    cut off at the end of the log leave no trace in the rest.
+    """
+    prev = ZEROS
+    number = 0
+    with LineSource(path) as source:
+        for number, line in source:
+            try:
+                prev = _check(line, prev)
+            except ValueError as error:
+                raise BadLine(source.name, number, str(error)) from error
+        if source.torn:
+            raise BadLine(source.name, number, "the last line has no line end: the file is cut off")
+    return number
+
+
+def _check(line: bytes, prev: str | None) -> str:
+    """The hash of ``line``, which must follow the line with hash ``prev`` (``None``: any)."""
+    parts = _TAIL.match(line)
+    if parts is None:
+        raise ValueError('not a whole audit line: it does not end in ,"prev":"...","hash":"..."}')
+    body, its_prev, its_hash = parts[1], parts[2].decode(), parts[3].decode()
+    if prev is not None and its_prev != prev:
+        raise ValueError("the chain is broken: prev is not the hash of the line before")
+    if sha256(body).hexdigest() != its_hash:
+        raise ValueError("the chain is broken: hash does not match the text of the line")
+    return its_hash
+
+
+def last_hash(path: str | os.PathLike[str]) -> str:
+    """The hash that the next line of a log must carry as ``prev``; 64 zeros if the file is empty or not there.
+
+    Only the last line is looked at. Raises ``BadLine`` if it is torn or was changed, ``OSError`` if the file
+    cannot be read.
+    """
+    if not os.path.isfile(path):
+        return ZEROS
+    with open(path, "rb") as file:
+        start = file.seek(0, os.SEEK_END)
+        tail = b""
+        while start and b"\n" not in tail[:-1]:
+            start = file.seek(max(0, start - _BLOCK))
+            tail = file.read(_BLOCK if start else file.seek(0, os.SEEK_END)) + tail if not tail else tail
+        if not tail:
+            return ZEROS
+        return tail.decode()

@@ -1,0 +1,219 @@
+"""Traces: events as JSON lines, read from a plain or gzip file or from standard input.
+
+``LineSource`` hands out raw lines in batches (the audit log is read through it too); ``read_events`` makes
+events of them. A line goes to the event parser as the bytes that stand in the file; whatever can wait for a
+bad line (is it blank? is it UTF-8?) waits for one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+from io import FileIO
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from cfg_fsm.errors import BadLine
+from cfg_fsm.events import EVENT_MODELS, Event, parse_event, type_of
+
+STDIN = "-"
+"""The path that means standard input."""
+
+_CHUNK = 1 << 18
+_INFLATED = 1 << 20
+_GZIP_MAGIC = b"\x1f\x8b"
+_BOM = b"\xef\xbb\xbf"
+_SHOWN = 3
+_WIDTH = 60
+_TYPES = tuple(type_of(model) for model in EVENT_MODELS)
+
+
+class LineSource:
+    """Lines of a file as bytes, without their line ends.
+
+    ``path``: a file, gzip if its name ends in ``.gz`` or its first bytes say so, or ``-`` for standard input.
+    ``before_read``: called before each read, that is, when every line read so far has been used and the next
+    read may block: the moment to flush what was written.
+
+    Raises ``OSError`` if the file cannot be opened or read, ``BadLine`` where gzip data is damaged or cut off.
+    A context manager; standard input is not closed.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, before_read: Callable[[], object] | None = None
+    ) -> None:
+        self.path = os.fspath(path)
+        self.name = "<stdin>" if self.path == STDIN else self.path
+        """What errors call it."""
+        self.before_read = before_read
+        self.size: int | None = None
+        """Bytes of the file on disk; ``None``: not known (standard input, a pipe)."""
+        self.position = 0
+        """How many of them were read."""
+        self.lines = 0
+        """How many lines were handed out in batches."""
+        self.torn = False
+        """Whether the end was reached and the last line has no line end."""
+        self.reading = False
+        """Whether a read is under way, so that nothing is lost by interrupting it."""
+        self._file: FileIO | None = None
+        if self.path != STDIN:
+            self._file = open(self.path, "rb", buffering=0)  # noqa: SIM115 - closed by close()
+            size = os.fstat(self._file.fileno()).st_size
+            self.size = size or None
+            self._read: Callable[[int], bytes | None] = self._file.read
+        elif sys.stdin is None:
+            raise OSError(errno.EBADF, "standard input is closed", self.name)
+        else:
+            self._read = cast(Any, sys.stdin.buffer).read1
+
+    def __enter__(self) -> LineSource:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+
+    def __iter__(self) -> Iterator[tuple[int, bytes]]:
+        """``(line number from 1, line)``."""
+        number = 0
+        for batch in self.batches():
+            for line in batch:
+                number += 1
+                yield number, line
+
+    def batches(self) -> Iterator[list[bytes]]:
+        """The lines that each read completed. The last line is handed out even without a line end."""
+        parts: list[bytes] = []  # of a line that is longer than a chunk
+        for chunk in self._data():
+            if b"\n" not in chunk:
+                parts.append(chunk)
+                continue
+            if parts:
+                parts.append(chunk)
+                chunk = b"".join(parts)
+            lines = chunk.split(b"\n")
+            rest = lines.pop()
+            parts = [rest] if rest else []
+            yield lines
+            self.lines += len(lines)
+        if parts:
+            self.torn = True
+            yield [b"".join(parts)]
+            self.lines += 1
+
+    def _data(self) -> Iterator[bytes]:
+        chunks = self._chunks()
+        first = next(chunks, b"")
+        if first.startswith(_GZIP_MAGIC):
+            yield from self._inflate(first, chunks)
+        elif first and self.path.endswith(".gz"):
+            raise BadLine(self.name, 1, "not gzip data, though the name ends in .gz")
+        else:
+            yield first.removeprefix(_BOM)
+            yield from chunks
+
+    def _chunks(self) -> Iterator[bytes]:
+        while True:
+            self.reading = True
+            if self.before_read is not None:
+                self.before_read()
+            chunk = self._read(_CHUNK)
+            self.reading = False
+            if not chunk:
+                return
+            self.position += len(chunk)
+            yield chunk
+
+    def _inflate(self, chunk: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        inflater = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        try:
+            while chunk:
+                if inflater.eof:  # files may be joined end to end, and padded with zeros
+                    chunk = chunk.lstrip(b"\0")
+                    if chunk:
+                        inflater = zlib.decompressobj(zlib.MAX_WBITS | 16)
+                if chunk:
+                    yield inflater.decompress(chunk, _INFLATED)
+                chunk = inflater.unconsumed_tail or inflater.unused_data or next(chunks, b"")
+        except zlib.error as error:
+            raise BadLine(self.name, self.lines + 1, f"the gzip data is damaged here ({error})") from error
+        if not inflater.eof:
+            raise BadLine(self.name, self.lines + 1, "the gzip data is cut off here")
+
+
+def read_events(
+    source: LineSource, on_bad: Callable[[BadLine], object] | None = None
+) -> Iterator[tuple[int, Event]]:
+    """``(line number from 1, event)`` for every line that is not blank.
+
+    A line that is not an event raises ``BadLine``, or is given to ``on_bad`` and skipped. Damage to the file
+    itself (``LineSource``) always raises: nothing comes after it.
+    """
+    number = 0
+    for batch in source.batches():
+        for line in batch:
+            number += 1
+            try:
+                event = parse_event(line)
+            except ValidationError as error:
+                if not line.strip():
+                    continue
+                why = reason(error, line)
+                if source.torn:
+                    why += " (the file ends in the middle of this line)"
+                bad = BadLine(source.name, number, why)
+                if on_bad is None:
+                    raise bad from error
+                on_bad(bad)
+            else:
+                yield number, event
+
+
+def reason(error: ValidationError, line: bytes) -> str:
+    """What is wrong with a line, as one short line: ``field.path: message``. Values are not repeated."""
+    try:
+        line.decode()
+    except UnicodeDecodeError as undecodable:
+        return f"not UTF-8 text (byte {undecodable.start + 1} of the line)"
+    found = error.errors(include_url=False, include_input=False)
+    parts = [_one(details) for details in found[:_SHOWN]]
+    if len(found) > _SHOWN:
+        parts.append(f"and {len(found) - _SHOWN} more")
+    return "; ".join(parts)
+
+
+def _one(details: Any) -> str:
+    match details["type"]:
+        case "union_tag_invalid":
+            tag = details["ctx"]["tag"]
+            close = get_close_matches(tag[:_WIDTH], _TYPES, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(_TYPES)}"
+            return f"type: no event is called {_short(tag)!r}; {hint}"
+        case "union_tag_not_found":
+            return "type: Field required"
+        case "json_invalid":
+            return str(details["msg"]).replace("at line 1 column", "at column")
+    where = ".".join(_short(part) for part in details["loc"])
+    return f"{where}: {details['msg']}" if where else str(details["msg"])
+
+
+def _short(part: object) -> str:
+    text = printable(str(part))
+    return text if len(text) <= _WIDTH else text[: _WIDTH - 3] + "..."
+
+
+def printable(text: str) -> str:
+    """``text`` on one line, with what a terminal would obey or not show written as escapes."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,0 +1,407 @@
+"""A drop-in for vLLM-Omni's ``CfgCompanionTracker``, on the records and machines of this package.
+
+The orchestrator owns the life of its requests and tells this tracker about it; nothing here acts on its own.
+A parent is ``deferred`` while it is pending and ``forwarded`` once it was popped; ``cleanup_parent`` ends the
+group, and there the coupling rows clean all its machines.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from cfg_fsm.actions import Action
+from cfg_fsm.audit.record import Journal, Observer
+from cfg_fsm.deadlines import Deadlines
+from cfg_fsm.events import Limits
+from cfg_fsm.group import Cause, Companion, Group
+from cfg_fsm.states import FailureReason, IgnoredReason, RejectedReason
+from cfg_fsm.tables import Verdict
+from cfg_fsm.tombstones import Tombstone, Tombstones
+from cfg_fsm.views import RequestView, view
+
+_LOGGER = logging.getLogger("cfg_fsm")
+
+
+class _Tracked(Group):
+    """A group of the tracker. ``announced``: the parent was registered; else it was only deferred."""
+
+    __slots__ = ("superseded",)
+
+    superseded: tuple[str, ...]
+    """Ids of companions whose role went to another id; they are handed out with the group for abort."""
+
+
+class CfgCompanionTracker:
+    """The 15 methods of vLLM-Omni 0.30.0's ``CfgCompanionTracker``: same names, parameters, results, ordering.
+
+    ``CfgCompanionTracker()`` needs no arguments. Those it takes:
+
+    - ``clock``: monotonic seconds, read when something changes (default ``time.monotonic``);
+    - ``deferred_limit_s``: seconds that a parent may stay deferred, from its first defer; short for
+      ``limits=Limits(deferred_s=...)``. Of ``limits`` only ``deferred_s`` and the tombstones' bounds apply:
+      an orchestrator's registration is never refused for want of room.
+    - ``observers``: callables that get each ``AuditRecord`` once its call is complete.
+
+    It never raises where the original would not. Where the original leaks or corrupts it does the safe thing:
+
+    ==============================  ==========================================  ====================================
+    situation                       the original                                here
+    ==============================  ==========================================  ====================================
+    role registered again with      the old id stays in its maps for ever       the old companion is superseded:
+    another id                                                                  forgotten at once, its id returned
+                                                                                by ``cleanup_parent`` and
+                                                                                ``abort_parents``
+    companion id under two parents  belongs to both, and the cleanup of either  the first owner keeps it; the second
+    or in two roles                 breaks the other                            registration is refused whole,
+                                                                                logged and counted
+    parent id that is a             both at once                                likewise; a defer under a
+    companion's, or the reverse                                                 companion's id is not kept
+    output of an unknown or         kept for ever, found by the next request    not kept
+    cleaned id                      with that id
+    defer of a parent whose group   kept for ever, found by the next request    not kept
+    ended                           with that id
+    completed without an output     looks like any other                        done, but ``missing`` in
+                                                                                ``requests()`` names it and
+                                                                                ``counters()`` counts it
+    second output of a companion    replaces the first                          the first wins
+    ``get_companion_request_ids``   the live inner dictionary                   a dictionary of the caller's own
+    order of ``abort_parents``      that of a set                               the given ids as given, then the
+                                                                                companions by parent in that order,
+                                                                                each once
+    deferred for ever               yes                                         ``pop_expired_parents`` and
+                                                                                ``next_deadline``
+    ==============================  ==========================================  ====================================
+
+    Not thread-safe, as the original.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        limits: Limits | None = None,
+        deferred_limit_s: float | None = None,
+        observers: Iterable[Observer] = (),
+    ) -> None:
+        limits = Limits() if limits is None else limits
+        if deferred_limit_s is not None:
+            limits = limits.model_copy(update={"deferred_s": _seconds("deferred_limit_s", deferred_limit_s)})
+        observers = tuple(observers)
+        self._clock = clock
+        self._now = 0.0
+        self._limits = Limits(deferred_s=limits.deferred_s) if limits.deferred_s is not None else None
+        self._journal = Journal(observers) if observers else None
+        self._groups: dict[str, _Tracked] = {}
+        self._companions: dict[str, Companion] = {}
+        self._superseded: dict[str, _Tracked] = {}
+        self._deadlines: Deadlines[Group] = Deadlines()
+        self._tombstones = Tombstones(limits.tombstones, limits.tombstone_s)
+        self._opened = 0
+        self._outcomes: Counter[str] = Counter()
+        self._refused: Counter[str] = Counter()
+
+    # -- the original's methods ---------------------------------------------------------------------------
+
+    def is_companion(self, req_id: str) -> bool:
+        """Whether this is the id of a companion that is tracked."""
+        return req_id in self._companions
+
+    def get_parent_id(self, req_id: str) -> str | None:
+        """The id of a companion's parent; ``None`` for any other id."""
+        companion = self._companions.get(req_id)
+        return None if companion is None else companion.group.request_id
+
+    def has_companions(self, parent_id: str) -> bool:
+        """Whether the parent was registered, by itself or with a companion."""
+        group = self._groups.get(parent_id)
+        return group is not None and group.announced
+
+    def all_companions_done(self, parent_id: str) -> bool:
+        """Whether no companion of it is open; true for an unknown parent."""
+        group = self._groups.get(parent_id)
+        return group is None or group.all_done()
+
+    def get_companion_request_ids(self, parent_id: str) -> dict[str, str]:
+        """``{role: companion id}`` in role-registration order, in a dictionary of the caller's own."""
+        group = self._groups.get(parent_id)
+        return {} if group is None else group.roles()
+
+    def register_parent(self, parent_id: str) -> None:
+        """Track the parent. Does nothing if it is tracked."""
+        self._begin("register_parent")
+        if parent_id in self._companions:
+            self._refuse(RejectedReason.ID_IN_USE, parent_id)
+        else:
+            self._open(parent_id).announced = True
+        self._complete()
+
+    def register_companion(self, parent_id: str, role: str, companion_id: str) -> None:
+        """Track a companion, and its parent. Another id in the same role supersedes the first."""
+        self._begin("register_companion")
+        known = self._companions.get(companion_id)
+        if known is not None and known.role == role and known.group.request_id == parent_id:
+            self._refuse(IgnoredReason.DUPLICATE, companion_id, known)
+        elif known is not None or companion_id in self._groups or companion_id == parent_id:
+            self._refuse(RejectedReason.ID_IN_USE, companion_id, known)
+        elif parent_id in self._companions:
+            self._refuse(RejectedReason.NOT_A_PARENT, parent_id, self._companions[parent_id])
+        else:
+            group = self._open(parent_id)
+            group.announced = True
+            if role in group.companions:
+                self._supersede(group, role)
+            if companion_id in self._superseded:  # it is this companion's id now
+                before = self._superseded.pop(companion_id)
+                before.superseded = tuple(i for i in before.superseded if i != companion_id)
+            companion = group.join(role, companion_id, self._now)
+            self._companions[companion_id] = companion
+            if self._journal is not None:
+                self._journal.created(companion)
+        self._complete()
+
+    def set_companion_output(self, companion_id: str, output: Any) -> None:
+        """Keep the companion's output for the bundle, by reference. The first one that is not ``None`` wins."""
+        companion = self._companions.get(companion_id)
+        if companion is not None and companion.output is None:
+            companion.output = output
+        else:
+            self._begin("set_companion_output")
+            reason = IgnoredReason.UNKNOWN if companion is None else IgnoredReason.DUPLICATE
+            self._refuse(reason, companion_id, companion)
+            self._complete()
+
+    def get_companion_outputs(self, parent_id: str) -> list[Any]:
+        """The outputs that are not ``None``, in role-registration order. They stay until the cleanup."""
+        group = self._groups.get(parent_id)
+        return [] if group is None else [output for output in group.bundle() if output is not None]
+
+    def is_companion_done(self, companion_id: str) -> bool:
+        """Whether ``on_companion_completed`` was called for it."""
+        companion = self._companions.get(companion_id)
+        return companion is not None and companion.done
+
+    def on_companion_completed(self, companion_id: str) -> str | None:
+        """Mark it done. The parent's id if that is pending and this was the last one it waited for."""
+        companion = self._companions.get(companion_id)
+        if companion is None or companion.done:
+            self._begin("on_companion_completed")
+            reason = IgnoredReason.UNKNOWN if companion is None else IgnoredReason.DUPLICATE
+            self._refuse(reason, companion_id, companion)
+            self._complete()
+            return None
+        self._begin("on_companion_completed")
+        group = companion.group
+        group.complete(companion, companion.output, self._now, self._journal, [])
+        if companion.output is None:
+            _LOGGER.warning(
+                "companion %s (role %s) of %s completed without an output: the bundle is incomplete",
+                companion_id, companion.role, group.request_id,
+            )  # fmt: skip
+        self._complete()
+        return group.request_id if group.waiting and group.all_done() else None
+
+    def defer_parent(self, parent_id: str, engine_outputs: Any, stage_id: int) -> None:
+        """Hold the parent's own output, by reference; the last one wins, the first defer's deadline stays."""
+        self._begin("defer_parent")
+        if parent_id in self._companions:
+            self._refuse(IgnoredReason.NOT_A_PARENT, parent_id, self._companions[parent_id])
+        elif parent_id not in self._groups and self._tombstones.get(parent_id) is not None:
+            self._refuse(IgnoredReason.ENDED, parent_id)
+        else:
+            group = self._open(parent_id)
+            group.defer(stage_id, engine_outputs, None, self._now, self._journal, [])
+            for due in group.deadlines(group):
+                self._deadlines.arm(group, due.when)
+        self._complete()
+
+    def pop_pending_parent(self, parent_id: str) -> dict[str, Any] | None:
+        """Take back what was deferred: ``{"engine_outputs", "stage_id"}``; ``None`` if nothing is pending."""
+        group = self._groups.get(parent_id)
+        if group is None or not group.waiting:
+            return None
+        self._begin("pop_pending_parent")
+        pending = {"engine_outputs": group.engine_outputs, "stage_id": group.stage_id}
+        self._hand_over(group, None if group.all_done() else FailureReason.COMPANION_ABORTED)
+        self._complete()
+        return pending
+
+    def cleanup_parent(self, parent_id: str) -> list[str]:
+        """Forget the group. Its companions' ids in role order, then those superseded; ``[]`` if there is none."""
+        group = self._groups.get(parent_id)
+        if group is None:
+            return []
+        self._begin("cleanup_parent")
+        ids = self._close(group, FailureReason.ABORTED)
+        self._complete()
+        return ids
+
+    def abort_parents(self, request_ids: list[str]) -> list[str]:
+        """Forget these groups. The given ids as given, then their companions' by parent, each once.
+
+        A companion's id is only passed through: its group stays.
+        """
+        self._begin("abort_parents")
+        every = dict.fromkeys(request_ids)
+        given = len(every)
+        for parent_id in list(every):
+            group = self._groups.get(parent_id)
+            if group is not None:
+                every.update(dict.fromkeys(self._close(group, FailureReason.ABORTED, aborted=True)))
+        self._complete()
+        return [*request_ids, *list(every)[given:]]
+
+    # -- what the original lacks --------------------------------------------------------------------------
+
+    def pop_expired_parents(
+        self, timeout_s: float | None = None, now: float | None = None
+    ) -> list[tuple[str, dict[str, Any]]]:
+        """Take back the parents that were deferred ``timeout_s`` seconds or more before ``now``.
+
+        ``timeout_s``: default the limit; without one nothing expires. ``now``: default the clock's. The result is
+        ``[(parent_id, {"engine_outputs", "stage_id", "deferred_at"}), ...]``, the longest deferred first. The
+        group stays until its cleanup, which returns the companions to abort. Raises ``ValueError`` for a time
+        that is not finite and a time-out that is not positive.
+        """
+        if timeout_s is not None:
+            timeout_s = _seconds("timeout_s", timeout_s)
+        elif self._limits is not None:
+            timeout_s = self._limits.deferred_s
+        if now is not None and not math.isfinite(now):
+            raise ValueError(f"now must be finite, not {now!r}")
+        self._begin("pop_expired_parents", now)
+        expired: list[tuple[str, dict[str, Any]]] = []
+        if timeout_s is not None:
+            for group in sorted(self._overdue(timeout_s), key=lambda group: (group.since, group.seq)):
+                pending = {"engine_outputs": group.engine_outputs, "stage_id": group.stage_id}
+                expired.append((group.request_id, {**pending, "deferred_at": group.since}))
+                self._hand_over(group, FailureReason.DEFERRED_DEADLINE)
+        self._complete()
+        return expired
+
+    def next_deadline(self) -> float | None:
+        """When the next deferred parent reaches the limit, in the clock's seconds; ``None``: no limit, or none."""
+        return self._deadlines.next()
+
+    def requests(self) -> list[RequestView]:
+        """What is tracked, for people: groups in order of registration, a parent before its companions."""
+        return view(self._groups.values(), max(self._clock(), self._now))
+
+    def counters(self) -> dict[str, Any]:
+        """What is there and what has happened so far; ``refused`` and ``ended`` are dictionaries by code."""
+        return {
+            "live": len(self._groups) + len(self._companions),
+            "live_parents": len(self._groups),
+            "live_companions": len(self._companions),
+            "deferred": sum(group.waiting for group in self._groups.values()),
+            "done_without_output": sum(c.done and c.output is None for c in self._companions.values()),
+            "deadlines": len(self._deadlines),
+            "tombstones": len(self._tombstones),
+            "parents_registered": self._opened,
+            "refused": dict(sorted(self._refused.items())),
+            "ended": dict(sorted(self._outcomes.items())),
+            "observer_errors": 0 if self._journal is None else self._journal.errors,
+        }
+
+    # -- inside -------------------------------------------------------------------------------------------
+
+    def _begin(self, call: str, now: float | None = None) -> float:
+        """A call that may change something begins. Its time."""
+        if now is None:
+            now = self._clock()
+        if now < self._now:  # time never goes back
+            now = self._now
+        self._now = now
+        if self._tombstones.expire_at <= now:
+            self._tombstones.expire(now)
+        if self._journal is not None:
+            self._journal.check_idle()
+            self._journal.begin(call, now)
+        return now
+
+    def _complete(self) -> None:
+        """What the call did is complete: the observers' turn."""
+        if self._journal is not None:
+            self._journal.deliver()
+
+    def _open(self, parent_id: str) -> _Tracked:
+        """The parent's group, a new one if need be."""
+        group = self._groups.get(parent_id)
+        if group is None:
+            last = self._tombstones.get(parent_id)
+            self._opened += 1
+            group = self._groups[parent_id] = _Tracked(
+                parent_id,
+                life=1 if last is None else last.life + 1,
+                seq=self._opened,
+                now=self._now,
+                announced=False,
+                streaming=True,  # the orchestrator may defer again what it has popped
+                limits=self._limits,
+            )
+            group.superseded = ()
+            if self._journal is not None:
+                self._journal.created(group)
+        return group
+
+    def _supersede(self, group: _Tracked, role: str) -> None:
+        old = group.supersede(role, self._now, self._journal)
+        del self._companions[old]
+        self._superseded[old] = group
+        group.superseded += (old,)
+
+    def _hand_over(self, group: _Tracked, reason: FailureReason | None) -> None:
+        """What was deferred goes back to the orchestrator. ``reason``: why its bundle is not complete."""
+        group.hand_over(self._now, self._journal, reason)
+        self._deadlines.disarm(group)
+        if not group.announced:  # it was only ever deferred: nothing else is known of it
+            self._close(group, FailureReason.ABORTED)
+
+    def _overdue(self, timeout_s: float) -> list[_Tracked]:
+        return [g for g in self._groups.values() if g.waiting and g.since + timeout_s <= self._now]
+
+    def _close(self, group: _Tracked, reason: FailureReason, *, aborted: bool = False) -> list[str]:
+        """End the group: finished if it was complete, else failed for ``reason``. Its other ids."""
+        actions: list[Action] = []
+        if group.can_finish() and not aborted:
+            group.finish(self._now, self._journal, actions)
+            self._outcomes["finished"] += 1
+        else:
+            group.fail(group, Cause(reason, ""), self._now, self._journal, actions)
+            self._outcomes[reason.value] += 1
+        ids = [companion.request_id for companion in group.companions.values()]
+        for companion_id in ids:
+            del self._companions[companion_id]
+        del self._groups[group.request_id]
+        self._deadlines.disarm(group)
+        if group.announced:
+            self._tombstones.add(Tombstone(group.request_id, group.life, self._now, [group.request_id]))
+        group.companions.clear()  # the records refer to each other: let them go without the collector
+        for companion_id in group.superseded:
+            del self._superseded[companion_id]
+        return [*ids, *group.superseded]
+
+    def _refuse(
+        self,
+        reason: IgnoredReason | RejectedReason,
+        request_id: str,
+        record: Companion | None = None,
+    ) -> None:
+        """Nothing of the call is kept: count and audit it; a registration that is not obeyed is logged too."""
+        self._refused[reason.value] += 1
+        rejected = isinstance(reason, RejectedReason)
+        if rejected:
+            _LOGGER.warning("registration of %s refused: %s", request_id, reason)
+        if self._journal is not None:
+            verdict = Verdict.REJECTED if rejected else Verdict.IGNORED
+            self._journal.refused(verdict.value, reason.value, request_id=request_id, record=record)
+
+
+def _seconds(name: str, value: float) -> float:
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"{name} must be a finite number of seconds greater than zero, not {value!r}")
+    return float(value)
