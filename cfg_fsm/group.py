@@ -109,12 +109,11 @@ class Group:
     def __init__(
         self,
         request_id: str,
-        *,
         life: int,
         seq: int,
         now: float,
         announced: bool,
-        streaming: bool = False,
+        streaming: bool,
         own_limits: Limits | None = None,
         limits: Limits | None = None,
     ) -> None:
@@ -232,7 +231,7 @@ class Group:
         self, record: Group | Companion, replica: Replica | None, now: float, journal: Journal | None
     ) -> None:
         """``record`` runs on ``replica``."""
-        fire(record, _START[record.machine], now, journal)
+        _START[record.machine](record, now, journal)
         record.replica = replica
         record.seen = now
 
@@ -246,7 +245,9 @@ class Group:
         actions: list[Action],
     ) -> None:
         """The parent's own output is here; it replaces one that still waits."""
-        rows = _ENABLED_BY[fire(self, _DEFER, now, journal)][self.state]
+        source = self.state
+        _DEFER(self, now, journal)
+        rows = _ENABLED_BY[source][self.state]
         self.stage_id, self.engine_outputs, self.context = stage_id, engine_outputs, context
         if rows:
             self._settle(rows, None, now, journal, actions)
@@ -255,7 +256,7 @@ class Group:
         self, companion: Companion, output: Any, now: float, journal: Journal | None, actions: list[Action]
     ) -> None:
         """The companion's output is here: stored and marked in one step (R6)."""
-        fire(companion, _COMPLETE, now, journal)
+        _COMPLETE(companion, now, journal)
         companion.output = output
         rows = _COUPLED_BY[companion.state][self.state]
         if rows:
@@ -271,14 +272,14 @@ class Group:
     ) -> None:
         """``record`` fails, and with it the group."""
         if isinstance(record, Companion):
-            fire(record, _FAIL[record.machine], now, journal, cause.reason)
+            _FAIL[record.machine](record, now, journal, cause.reason)
         else:
             self._fail_parent(None, cause, now, journal, actions)
         self._settle(_COUPLED[self.state], cause, now, journal, actions)
 
     def hand_over(self, now: float, journal: Journal | None, reason: FailureReason | None = None) -> None:
         """The parent's output goes to the host. ``reason``: why, if not for a complete bundle."""
-        fire(self, _FORWARD, now, journal, reason)
+        _FORWARD(self, now, journal, reason)
         # The host has it now. The companions' outputs stay: a streaming parent is forwarded with them again.
         self.engine_outputs = self.context = None
 
@@ -286,15 +287,15 @@ class Group:
         """Another companion takes ``role``: the one that has it fails and leaves the group. Its id."""
         companion = self.companions[role]
         if companion.state in _OPEN:
-            fire(companion, _FAIL[companion.machine], now, journal, FailureReason.SUPERSEDED)
-        fire(companion, _CLEAN[companion.machine], now, journal)
+            _FAIL[companion.machine](companion, now, journal, FailureReason.SUPERSEDED)
+        _CLEAN_COMPANION(companion, now, journal)
         companion.output = None
         return companion.request_id
 
     def finish(self, now: float, journal: Journal | None, actions: list[Action]) -> None:
         """The downstream stages are over with the parent."""
         self._abort(self._open(None), actions)
-        fire(self, _FINISH, now, journal)
+        _FINISH(self, now, journal)
         self._settle(_COUPLED[self.state], None, now, journal, actions)
 
     # -- the coupling rows --------------------------------------------------------------------------------
@@ -364,15 +365,16 @@ class Group:
         self, row: _Coupled, found: Sequence[Companion], _: Any, now: float, journal: Journal | None, __: Any
     ) -> None:
         for companion in found:
-            fire(companion, _FAIL[companion.machine], now, journal, row.reason)
+            _FAIL[companion.machine](companion, now, journal, row.reason)
 
     def _clean(
         self, _: Any, __: Any, ___: Any, now: float, journal: Journal | None, actions: list[Action]
     ) -> None:
-        ids = []
-        for record in self.members():
-            fire(record, _CLEAN[record.machine], now, journal)
-            ids.append(record.request_id)
+        _CLEAN_PARENT(self, now, journal)
+        ids = [self.request_id]
+        for companion in self.companions.values():
+            _CLEAN_COMPANION(companion, now, journal)
+            ids.append(companion.request_id)
         actions.append(ReleaseRequests(ids))
 
     def _fail_parent(
@@ -390,7 +392,7 @@ class Group:
         still_runs = self._open(cause.lost, None if cause.reason in tables.STOPPED_BY else companion)
         if companion is not None or cause.reason not in tables.STOPPED_BY:
             still_runs.insert(0, self.request_id)
-        fire(self, _FAIL[self.machine], now, journal, reason)
+        _FAIL[self.machine](self, now, journal, reason)
         self.reason = reason
         if reason is not FailureReason.ABORTED:  # a client that aborted wants no failure
             actions.append(
@@ -422,23 +424,6 @@ class Group:
             actions.append(AbortRequests(request_ids))
 
 
-def fire(
-    record: Group | Companion,
-    trigger: SlimEvent,
-    now: float,
-    journal: Journal | None,
-    reason: FailureReason | None = None,
-) -> str:
-    """Move ``record`` along its row, note when, and audit it. The state that it left."""
-    source = record.state
-    trigger.trigger(record)
-    if record.state != source:
-        record.since = now
-    if journal is not None:
-        journal.transition(record, trigger.name, source, reason)
-    return source
-
-
 # ---------------------------------------------------------------------------
 # The tables, resolved once: plain strings and sets in place of enumeration members, rows by what satisfies them
 # ---------------------------------------------------------------------------
@@ -448,21 +433,22 @@ def _plain(states: Iterable[str]) -> frozenset[str]:
     return frozenset(str.__str__(state) for state in states)
 
 
-def _trigger(kind: MachineKind, trigger: Trigger) -> SlimEvent:
+def _fires(kind: MachineKind, trigger: Trigger) -> Callable[..., bool]:
     event = MACHINES[kind].events[trigger.value]
     assert isinstance(event, SlimEvent)
-    return event
+    return event.trigger
 
 
-def _by_machine(trigger: Trigger) -> dict[str, SlimEvent]:
-    return {kind.value: _trigger(kind, trigger) for kind in MachineKind}
+def _by_machine(trigger: Trigger) -> dict[str, Callable[..., bool]]:
+    return {kind.value: _fires(kind, trigger) for kind in MachineKind}
 
 
-_START, _FAIL, _CLEAN = (_by_machine(trigger) for trigger in (Trigger.START, Trigger.FAIL, Trigger.CLEAN))
+_START, _FAIL = _by_machine(Trigger.START), _by_machine(Trigger.FAIL)
 _DEFER, _FORWARD, _FINISH = (
-    _trigger(tables.PARENT, trigger) for trigger in (Trigger.DEFER, Trigger.FORWARD, Trigger.FINISH)
+    _fires(tables.PARENT, trigger) for trigger in (Trigger.DEFER, Trigger.FORWARD, Trigger.FINISH)
 )
-_COMPLETE = _trigger(tables.COMPANION, Trigger.COMPLETE)
+_CLEAN_PARENT, _CLEAN_COMPANION = (_fires(kind, Trigger.CLEAN) for kind in (tables.PARENT, tables.COMPANION))
+_COMPLETE = _fires(tables.COMPANION, Trigger.COMPLETE)
 
 _INITIAL = {kind: str.__str__(state) for kind, state in tables.INITIAL.items()}
 _FINAL_PARENT = str.__str__(tables.FINAL[tables.PARENT])

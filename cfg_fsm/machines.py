@@ -12,36 +12,56 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from transitions import Event, EventData, Machine
+from transitions import Event, EventData, Machine, Transition
 
 from cfg_fsm import tables
+from cfg_fsm.audit.record import Journal
 from cfg_fsm.errors import InvalidDefinition, InvalidTransition
-from cfg_fsm.states import MachineKind, Trigger
+from cfg_fsm.states import FailureReason, MachineKind, Trigger
 from cfg_fsm.tables import Classification, CouplingRow, DeadlineRow, Row
 
 
 class SlimEvent(Event):
-    """A trigger that looks its row up in ``transitions`` and sets the state.
+    """A trigger that looks its row up in ``transitions``, sets the state, and notes and audits the move.
 
-    The stock event does the same through some twenty calls, for callbacks that these machines do not have.
-    Two differences are meant: a trigger without a row raises ``InvalidTransition`` (a ``MachineError``), and
-    so does a row whose guard is false, where the stock event returns ``False`` and says nothing.
+    The stock event does it through some twenty calls, for callbacks that these machines do not have. Two
+    differences are meant: a trigger without a row raises ``InvalidTransition`` (a ``MachineError``), and so does
+    a row whose guard is false, where the stock event returns ``False`` and says nothing.
     """
 
-    def trigger(self, model: Any) -> bool:
-        """Move ``model`` along the row for its state. Raises ``InvalidTransition`` and changes nothing."""
-        rows = self.transitions.get(model.state)
-        if rows is not None:
-            row = rows[0]  # the only one: ``validate_rows``
-            if not row.conditions or row._eval_conditions(EventData(None, self, self.machine, model, (), {})):
-                model.state = row.dest
-                return True
-        raise InvalidTransition(
-            machine=str(self.machine.name).removesuffix(": "),
-            state=model.state,
-            trigger=self.name,
-            request_id=getattr(model, "request_id", None),
-        )
+    def trigger(
+        self,
+        model: Any,
+        now: float | None = None,
+        journal: Journal | None = None,
+        reason: FailureReason | None = None,
+    ) -> bool:
+        """Move ``model``, any object with a ``state``, along the row for that state.
+
+        ``now``: monotonic seconds, kept in ``model.since`` if the state is another one. ``journal``: gets the
+        transition, with ``reason``. Returns ``True``. Raises ``InvalidTransition``, and then nothing has changed.
+        """
+        source = model.state
+        rows = self.transitions.get(source)
+        if rows is None or (rows[0].conditions and not self._admits(rows[0], model)):
+            raise InvalidTransition(
+                machine=str(self.machine.name).removesuffix(": "),
+                state=source,
+                trigger=self.name,
+                request_id=getattr(model, "request_id", None),
+            )
+        dest = rows[0].dest  # the only row: ``validate_rows``
+        if dest != source:
+            model.state = dest
+            if now is not None:
+                model.since = now
+        if journal is not None:
+            journal.transition(model, self.name, source, reason)
+        return True
+
+    def _admits(self, row: Transition, model: Any) -> bool:
+        """Whether the guard of the row holds."""
+        return row._eval_conditions(EventData(None, self, self.machine, model, (), {}))
 
 
 class SlimMachine(Machine):

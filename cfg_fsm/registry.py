@@ -204,13 +204,13 @@ class Registry:
         self._parents += 1
         group = Group(
             event.parent_id,
-            life=life,
-            seq=self._registered,
-            now=self._now,
-            announced=event.companions is not None,
-            streaming=event.streaming,
-            own_limits=event.limits,
-            limits=limits if limits.bounds_time else None,
+            life,
+            self._registered,
+            self._now,
+            event.companions is not None,
+            event.streaming,
+            event.limits,
+            limits if limits.bounds_time else None,
         )
         self._admit(group)
         for role, companion_id in (event.companions or {}).items():

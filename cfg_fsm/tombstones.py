@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Sequence
 
 
 class Tombstone:
     """What is remembered of the end of a group; all ids of the group share one."""
 
-    __slots__ = ("ended_at", "ids", "life", "parent_id", "unheard")
+    __slots__ = ("dropped", "ended_at", "ids", "life", "parent_id", "unheard")
 
     def __init__(
-        self, parent_id: str, life: int, ended_at: float, ids: list[str], unheard: list[str] | None = None
+        self, parent_id: str, life: int, ended_at: float, ids: Sequence[str], unheard: list[str] | None = None
     ) -> None:
         self.parent_id = parent_id
         self.life = life
         self.ended_at = ended_at
         """Monotonic seconds."""
-        self.ids = ids[::-1]
-        """Those that are still remembered, the first to be forgotten last."""
+        self.ids = tuple(ids)
+        self.dropped = 0
+        """How many of the ids, from the first, are forgotten already."""
         self.unheard = unheard or None
         """Ids that were told to abort and have not reported their end since (R9)."""
 
@@ -64,8 +66,9 @@ class Tombstones:
         # A tombstone whose ids are all in use again still stands in the queue, so the queue is bounded too.
         while len(self._by_id) > self._limit or len(self._oldest_first) > self._limit:
             self._drop_one()
-        if self._oldest_first:
-            self.expire_at = min(self.expire_at, tombstone.ended_at + self._seconds)
+        expire_at = tombstone.ended_at + self._seconds
+        if expire_at < self.expire_at:
+            self.expire_at = expire_at
 
     def forget(self, request_id: str) -> None:
         """The id is in use again."""
@@ -83,9 +86,10 @@ class Tombstones:
 
     def _drop_one(self) -> None:
         oldest = self._oldest_first[0]
-        if not oldest.ids:
+        if oldest.dropped == len(oldest.ids):
             self._oldest_first.popleft()
             return
-        request_id = oldest.ids.pop()
+        request_id = oldest.ids[oldest.dropped]
+        oldest.dropped += 1
         if self._by_id.get(request_id) is oldest:  # else the id is in use again, or has ended again
             del self._by_id[request_id]

@@ -44,9 +44,7 @@ class LineSource:
     A context manager; standard input is not closed.
     """
 
-    def __init__(
-        self, path: str | os.PathLike[str], *, before_read: Callable[[], object] | None = None
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, before_read: Callable[[], object] | None = None) -> None:
         self.path = os.fspath(path)
         self.name = "<stdin>" if self.path == STDIN else self.path
         """What errors call it."""

@@ -93,7 +93,6 @@ class CfgCompanionTracker:
             limits = limits.model_copy(update={"deferred_s": _seconds("deferred_limit_s", deferred_limit_s)})
         observers = tuple(observers)
         self._clock = clock
-        self._now = 0.0
         self._limits = Limits(deferred_s=limits.deferred_s) if limits.deferred_s is not None else None
         self._journal = Journal(observers) if observers else None
         self._groups: dict[str, _Tracked] = {}
@@ -102,7 +101,8 @@ class CfgCompanionTracker:
         self._deadlines: Deadlines[Group] = Deadlines()
         self._tombstones = Tombstones(limits.tombstones, limits.tombstone_s)
         self._opened = 0
-        self._outcomes: Counter[str] = Counter()
+        self._finished = 0
+        self._aborted = 0
         self._refused: Counter[str] = Counter()
 
     # -- the original's methods ---------------------------------------------------------------------------
@@ -133,36 +133,39 @@ class CfgCompanionTracker:
 
     def register_parent(self, parent_id: str) -> None:
         """Track the parent. Does nothing if it is tracked."""
-        self._begin("register_parent")
+        now, journal = self._begin("register_parent")
         if parent_id in self._companions:
             self._refuse(RejectedReason.ID_IN_USE, parent_id)
         else:
-            self._open(parent_id).announced = True
-        self._complete()
+            self._open(parent_id, now).announced = True
+        if journal is not None:
+            journal.deliver()
 
     def register_companion(self, parent_id: str, role: str, companion_id: str) -> None:
         """Track a companion, and its parent. Another id in the same role supersedes the first."""
-        self._begin("register_companion")
-        known = self._companions.get(companion_id)
-        if known is not None and known.role == role and known.group.request_id == parent_id:
-            self._refuse(IgnoredReason.DUPLICATE, companion_id, known)
-        elif known is not None or companion_id in self._groups or companion_id == parent_id:
-            self._refuse(RejectedReason.ID_IN_USE, companion_id, known)
-        elif parent_id in self._companions:
-            self._refuse(RejectedReason.NOT_A_PARENT, parent_id, self._companions[parent_id])
+        now, journal = self._begin("register_companion")
+        companions = self._companions
+        if companion_id in companions or companion_id in self._groups or companion_id == parent_id:
+            known = companions.get(companion_id)
+            if known is not None and known.role == role and known.group.request_id == parent_id:
+                self._refuse(IgnoredReason.DUPLICATE, companion_id, known)
+            else:
+                self._refuse(RejectedReason.ID_IN_USE, companion_id, known)
+        elif parent_id in companions:
+            self._refuse(RejectedReason.NOT_A_PARENT, parent_id, companions[parent_id])
         else:
-            group = self._open(parent_id)
+            group = self._groups.get(parent_id) or self._open(parent_id, now)
             group.announced = True
             if role in group.companions:
-                self._supersede(group, role)
+                self._supersede(group, role, now)
             if companion_id in self._superseded:  # it is this companion's id now
                 before = self._superseded.pop(companion_id)
-                before.superseded = tuple(i for i in before.superseded if i != companion_id)
-            companion = group.join(role, companion_id, self._now)
-            self._companions[companion_id] = companion
-            if self._journal is not None:
-                self._journal.created(companion)
-        self._complete()
+                before.superseded = tuple(other for other in before.superseded if other != companion_id)
+            companion = companions[companion_id] = group.join(role, companion_id, now)
+            if journal is not None:
+                journal.created(companion)
+        if journal is not None:
+            journal.deliver()
 
     def set_companion_output(self, companion_id: str, output: Any) -> None:
         """Keep the companion's output for the bundle, by reference. The first one that is not ``None`` wins."""
@@ -170,15 +173,15 @@ class CfgCompanionTracker:
         if companion is not None and companion.output is None:
             companion.output = output
         else:
-            self._begin("set_companion_output")
             reason = IgnoredReason.UNKNOWN if companion is None else IgnoredReason.DUPLICATE
-            self._refuse(reason, companion_id, companion)
-            self._complete()
+            self._ignore("set_companion_output", reason, companion_id, companion)
 
     def get_companion_outputs(self, parent_id: str) -> list[Any]:
         """The outputs that are not ``None``, in role-registration order. They stay until the cleanup."""
         group = self._groups.get(parent_id)
-        return [] if group is None else [output for output in group.bundle() if output is not None]
+        if group is None:
+            return []
+        return [c.output for c in group.companions.values() if c.output is not None]
 
     def is_companion_done(self, companion_id: str) -> bool:
         """Whether ``on_companion_completed`` was called for it."""
@@ -189,45 +192,47 @@ class CfgCompanionTracker:
         """Mark it done. The parent's id if that is pending and this was the last one it waited for."""
         companion = self._companions.get(companion_id)
         if companion is None or companion.done:
-            self._begin("on_companion_completed")
             reason = IgnoredReason.UNKNOWN if companion is None else IgnoredReason.DUPLICATE
-            self._refuse(reason, companion_id, companion)
-            self._complete()
+            self._ignore("on_companion_completed", reason, companion_id, companion)
             return None
-        self._begin("on_companion_completed")
+        now, journal = self._begin("on_companion_completed")
         group = companion.group
-        group.complete(companion, companion.output, self._now, self._journal, [])
+        group.complete(companion, companion.output, now, journal, [])
         if companion.output is None:
             _LOGGER.warning(
                 "companion %s (role %s) of %s completed without an output: the bundle is incomplete",
                 companion_id, companion.role, group.request_id,
             )  # fmt: skip
-        self._complete()
+        if journal is not None:
+            journal.deliver()
         return group.request_id if group.waiting and group.all_done() else None
 
     def defer_parent(self, parent_id: str, engine_outputs: Any, stage_id: int) -> None:
         """Hold the parent's own output, by reference; the last one wins, the first defer's deadline stays."""
-        self._begin("defer_parent")
-        if parent_id in self._companions:
+        now, journal = self._begin("defer_parent")
+        group = self._groups.get(parent_id)
+        if group is None and parent_id in self._companions:
             self._refuse(IgnoredReason.NOT_A_PARENT, parent_id, self._companions[parent_id])
-        elif parent_id not in self._groups and self._tombstones.get(parent_id) is not None:
+        elif group is None and self._tombstones.get(parent_id) is not None:
             self._refuse(IgnoredReason.ENDED, parent_id)
         else:
-            group = self._open(parent_id)
-            group.defer(stage_id, engine_outputs, None, self._now, self._journal, [])
+            group = group or self._open(parent_id, now)
+            group.defer(stage_id, engine_outputs, None, now, journal, [])
             for due in group.deadlines(group):
                 self._deadlines.arm(group, due.when)
-        self._complete()
+        if journal is not None:
+            journal.deliver()
 
     def pop_pending_parent(self, parent_id: str) -> dict[str, Any] | None:
         """Take back what was deferred: ``{"engine_outputs", "stage_id"}``; ``None`` if nothing is pending."""
         group = self._groups.get(parent_id)
         if group is None or not group.waiting:
             return None
-        self._begin("pop_pending_parent")
+        now, journal = self._begin("pop_pending_parent")
         pending = {"engine_outputs": group.engine_outputs, "stage_id": group.stage_id}
-        self._hand_over(group, None if group.all_done() else FailureReason.COMPANION_ABORTED)
-        self._complete()
+        self._hand_over(group, None if group.all_done() else FailureReason.COMPANION_ABORTED, now)
+        if journal is not None:
+            journal.deliver()
         return pending
 
     def cleanup_parent(self, parent_id: str) -> list[str]:
@@ -235,9 +240,10 @@ class CfgCompanionTracker:
         group = self._groups.get(parent_id)
         if group is None:
             return []
-        self._begin("cleanup_parent")
-        ids = self._close(group, FailureReason.ABORTED)
-        self._complete()
+        now, journal = self._begin("cleanup_parent")
+        ids = self._close(group, now, aborted=False)
+        if journal is not None:
+            journal.deliver()
         return ids
 
     def abort_parents(self, request_ids: list[str]) -> list[str]:
@@ -245,14 +251,15 @@ class CfgCompanionTracker:
 
         A companion's id is only passed through: its group stays.
         """
-        self._begin("abort_parents")
+        now, journal = self._begin("abort_parents")
         every = dict.fromkeys(request_ids)
         given = len(every)
         for parent_id in list(every):
             group = self._groups.get(parent_id)
             if group is not None:
-                every.update(dict.fromkeys(self._close(group, FailureReason.ABORTED, aborted=True)))
-        self._complete()
+                every.update(dict.fromkeys(self._close(group, now, aborted=True)))
+        if journal is not None:
+            journal.deliver()
         return [*request_ids, *list(every)[given:]]
 
     # -- what the original lacks --------------------------------------------------------------------------
@@ -273,14 +280,15 @@ class CfgCompanionTracker:
             timeout_s = self._limits.deferred_s
         if now is not None and not math.isfinite(now):
             raise ValueError(f"now must be finite, not {now!r}")
-        self._begin("pop_expired_parents", now)
+        now, journal = self._begin("pop_expired_parents", now)
         expired: list[tuple[str, dict[str, Any]]] = []
         if timeout_s is not None:
-            for group in sorted(self._overdue(timeout_s), key=lambda group: (group.since, group.seq)):
+            for group in sorted(self._overdue(timeout_s, now), key=lambda group: (group.since, group.seq)):
                 pending = {"engine_outputs": group.engine_outputs, "stage_id": group.stage_id}
                 expired.append((group.request_id, {**pending, "deferred_at": group.since}))
-                self._hand_over(group, FailureReason.DEFERRED_DEADLINE)
-        self._complete()
+                self._hand_over(group, FailureReason.DEFERRED_DEADLINE, now)
+        if journal is not None:
+            journal.deliver()
         return expired
 
     def next_deadline(self) -> float | None:
@@ -289,10 +297,10 @@ class CfgCompanionTracker:
 
     def requests(self) -> list[RequestView]:
         """What is tracked, for people: groups in order of registration, a parent before its companions."""
-        return view(self._groups.values(), max(self._clock(), self._now))
+        return view(self._groups.values(), self._clock())
 
     def counters(self) -> dict[str, Any]:
-        """What is there and what has happened so far; ``refused`` and ``ended`` are dictionaries by code."""
+        """What is there and what has happened so far; ``refused`` is a dictionary by code."""
         return {
             "live": len(self._groups) + len(self._companions),
             "live_parents": len(self._groups),
@@ -303,87 +311,87 @@ class CfgCompanionTracker:
             "tombstones": len(self._tombstones),
             "parents_registered": self._opened,
             "refused": dict(sorted(self._refused.items())),
-            "ended": dict(sorted(self._outcomes.items())),
+            "finished": self._finished,
+            "aborted": self._aborted,
             "observer_errors": 0 if self._journal is None else self._journal.errors,
         }
 
     # -- inside -------------------------------------------------------------------------------------------
 
-    def _begin(self, call: str, now: float | None = None) -> float:
-        """A call that may change something begins. Its time."""
+    def _begin(self, call: str, now: float | None = None) -> tuple[float, Journal | None]:
+        """A call that may change something begins: its time, and the journal if somebody observes."""
         if now is None:
             now = self._clock()
-        if now < self._now:  # time never goes back
-            now = self._now
-        self._now = now
         if self._tombstones.expire_at <= now:
             self._tombstones.expire(now)
-        if self._journal is not None:
-            self._journal.check_idle()
-            self._journal.begin(call, now)
-        return now
+        journal = self._journal
+        if journal is not None:
+            journal.check_idle()
+            journal.begin(call, now)
+        return now, journal
 
-    def _complete(self) -> None:
-        """What the call did is complete: the observers' turn."""
-        if self._journal is not None:
-            self._journal.deliver()
-
-    def _open(self, parent_id: str) -> _Tracked:
+    def _open(self, parent_id: str, now: float) -> _Tracked:
         """The parent's group, a new one if need be."""
         group = self._groups.get(parent_id)
         if group is None:
             last = self._tombstones.get(parent_id)
             self._opened += 1
-            group = self._groups[parent_id] = _Tracked(
-                parent_id,
-                life=1 if last is None else last.life + 1,
-                seq=self._opened,
-                now=self._now,
-                announced=False,
-                streaming=True,  # the orchestrator may defer again what it has popped
-                limits=self._limits,
-            )
+            # Streaming, so that the orchestrator may defer again what it has popped.
+            life = 1 if last is None else last.life + 1
+            group = _Tracked(parent_id, life, self._opened, now, False, True, None, self._limits)
             group.superseded = ()
+            self._groups[parent_id] = group
             if self._journal is not None:
                 self._journal.created(group)
         return group
 
-    def _supersede(self, group: _Tracked, role: str) -> None:
-        old = group.supersede(role, self._now, self._journal)
+    def _supersede(self, group: _Tracked, role: str, now: float) -> None:
+        old = group.supersede(role, now, self._journal)
         del self._companions[old]
         self._superseded[old] = group
         group.superseded += (old,)
 
-    def _hand_over(self, group: _Tracked, reason: FailureReason | None) -> None:
+    def _hand_over(self, group: _Tracked, reason: FailureReason | None, now: float) -> None:
         """What was deferred goes back to the orchestrator. ``reason``: why its bundle is not complete."""
-        group.hand_over(self._now, self._journal, reason)
-        self._deadlines.disarm(group)
+        group.hand_over(now, self._journal, reason)
+        if self._limits is not None:
+            self._deadlines.disarm(group)
         if not group.announced:  # it was only ever deferred: nothing else is known of it
-            self._close(group, FailureReason.ABORTED)
+            self._close(group, now, aborted=False)
 
-    def _overdue(self, timeout_s: float) -> list[_Tracked]:
-        return [g for g in self._groups.values() if g.waiting and g.since + timeout_s <= self._now]
+    def _overdue(self, timeout_s: float, now: float) -> list[_Tracked]:
+        return [g for g in self._groups.values() if g.waiting and g.since + timeout_s <= now]
 
-    def _close(self, group: _Tracked, reason: FailureReason, *, aborted: bool = False) -> list[str]:
-        """End the group: finished if it was complete, else failed for ``reason``. Its other ids."""
+    def _close(self, group: _Tracked, now: float, *, aborted: bool) -> list[str]:
+        """End the group: finished if its bundle was complete, else aborted. Its other ids."""
         actions: list[Action] = []
         if group.can_finish() and not aborted:
-            group.finish(self._now, self._journal, actions)
-            self._outcomes["finished"] += 1
+            group.finish(now, self._journal, actions)
+            self._finished += 1
         else:
-            group.fail(group, Cause(reason, ""), self._now, self._journal, actions)
-            self._outcomes[reason.value] += 1
+            group.fail(group, Cause(FailureReason.ABORTED, ""), now, self._journal, actions)
+            self._aborted += 1
         ids = [companion.request_id for companion in group.companions.values()]
         for companion_id in ids:
             del self._companions[companion_id]
         del self._groups[group.request_id]
-        self._deadlines.disarm(group)
+        if self._limits is not None:
+            self._deadlines.disarm(group)
         if group.announced:
-            self._tombstones.add(Tombstone(group.request_id, group.life, self._now, [group.request_id]))
+            self._tombstones.add(Tombstone(group.request_id, group.life, now, (group.request_id,)))
         group.companions.clear()  # the records refer to each other: let them go without the collector
-        for companion_id in group.superseded:
-            del self._superseded[companion_id]
-        return [*ids, *group.superseded]
+        if group.superseded:
+            ids += group.superseded
+            for companion_id in group.superseded:
+                del self._superseded[companion_id]
+        return ids
+
+    def _ignore(self, call: str, reason: IgnoredReason, request_id: str, record: Companion | None) -> None:
+        """A call that keeps nothing."""
+        _, journal = self._begin(call)
+        self._refuse(reason, request_id, record)
+        if journal is not None:
+            journal.deliver()
 
     def _refuse(
         self,

@@ -74,10 +74,10 @@ def test_slim_and_stock_engine_agree_along_every_walk(data, kind, streaming):
         assert slim.state == stock.state
 
 
-@pytest.mark.parametrize(("kind", "state", "trigger", "streaming"), ALL)
+@pytest.mark.parametrize(
+    ("kind", "state", "trigger", "streaming"), [pair for pair in ALL if row_for(*pair) is None]
+)
 def test_a_trigger_without_a_row_raises_and_changes_nothing(kind, state, trigger, streaming):
-    if row_for(kind, state, trigger, streaming) is not None:
-        return
     record = Record(state, streaming, "r7")
     with pytest.raises(InvalidTransition) as caught:
         MACHINES[kind].events[trigger].trigger(record)
@@ -126,7 +126,6 @@ def test_the_machines_hold_no_models_however_many_requests_they_moved():
     assert len(host.live()) == 50
     for machine in MACHINES.values():
         assert machine.models == []
-        assert machine._transition_queue_dict == {} if hasattr(machine, "_transition_queue_dict") else True
 
 
 def test_the_engine_does_not_decorate_its_records():

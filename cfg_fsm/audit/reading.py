@@ -151,11 +151,23 @@ def last_hash(path: str | os.PathLike[str]) -> str:
     if not os.path.isfile(path):
         return ZEROS
     with open(path, "rb") as file:
-        start = file.seek(0, os.SEEK_END)
-        tail = b""
-        while start and b"\n" not in tail[:-1]:
-            start = file.seek(max(0, start - _BLOCK))
-            tail = file.read(_BLOCK if start else file.seek(0, os.SEEK_END)) + tail if not tail else tail
+        end = file.seek(0, os.SEEK_END)
+        taken = _BLOCK
+        while True:
+            start = max(0, end - taken)
+            file.seek(start)
+            tail = file.read(end - start)
+            cut = tail.rfind(b"\n", 0, -1)
+            if cut >= 0 or start == 0:
+                break
+            taken *= 2
         if not tail:
             return ZEROS
-        return tail.decode()
+        try:
+            if not tail.endswith(b"\n"):
+                raise ValueError("the last line has no line end: the file was cut off; repair it before appending")
+            return _check(tail[cut + 1 : -1], None)
+        except ValueError as error:
+            file.seek(0)
+            breaks = sum(block.count(b"\n") for block in iter(lambda: file.read(_BLOCK), b""))
+            raise BadLine(os.fspath(path), breaks + (not tail.endswith(b"\n")), str(error)) from error

@@ -48,6 +48,9 @@ class AuditRecord(NamedTuple):
     """Number of that event, from 1."""
 
 
+#: ``AuditRecord(*values)`` without the call of its constructor: there are several records in every step.
+_make: Callable[[type[AuditRecord], tuple[Any, ...]], AuditRecord] = tuple.__new__
+
 Observer: TypeAlias = Callable[[AuditRecord], object]
 
 
@@ -67,6 +70,11 @@ class Recorded(Protocol):
     @property
     def parent_id(self) -> str:
         """Its group's id."""
+        ...
+
+    @property
+    def group(self) -> Recorded:
+        """The parent's record."""
         ...
 
     @property
@@ -128,11 +136,14 @@ class Journal:
         reason: str | None = None,
         event: Any = None,
     ) -> None:
-        self.seq += 1
+        self.seq = seq = self.seq + 1
+        if event is None:
+            event = self._event
         self._pending.append(
-            AuditRecord(
-                self.seq, self._at, kind, machine, request_id, parent_id, role, life, trigger, source, dest,
-                reason, self._event if event is None else event, self.event_seq,
+            _make(
+                AuditRecord,
+                (seq, self._at, kind, machine, request_id, parent_id, role, life, trigger, source, dest,
+                 reason, event, self.event_seq),
             )
         )  # fmt: skip
 
@@ -157,9 +168,14 @@ class Journal:
 
     def transition(self, record: Recorded, trigger: str, source: str, reason: str | None) -> None:
         """A machine moved; ``record`` is in its new state already."""
-        self._add(
-            "transition", record.machine, record.request_id, record.parent_id, record.role, record.life,
-            trigger, source, record.state, reason,
+        group = record.group
+        self.seq = seq = self.seq + 1
+        self._pending.append(
+            _make(
+                AuditRecord,
+                (seq, self._at, "transition", record.machine, record.request_id, group.request_id, record.role,
+                 group.life, trigger, source, record.state, reason, self._event, self.event_seq),
+            )
         )  # fmt: skip
 
     def refused(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cfg_fsm.diagrams import dot, mermaid
-from cfg_fsm.diagrams.build import build
+from cfg_fsm.diagrams.from_tables import build
 from cfg_fsm.diagrams.render import RenderFailed, digest, digest_in, draw
 
 __all__ = ["NAMES", "RenderFailed", "image", "text", "write_all"]

@@ -38,9 +38,7 @@ def render(diagram: Diagram) -> str:
             "bgcolor": "white",
             "fontname": "Helvetica",
             "fontsize": "14",
-            "label": _html(
-                [f"<b>{escape(diagram.title)}</b>", *(_small(line) for line in diagram.key), " "], "left"
-            ),
+            "label": _heading(diagram),
             "labelloc": "t",
             "labeljust": "l",
             "nodesep": "0.35",

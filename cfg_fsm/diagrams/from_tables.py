@@ -69,8 +69,8 @@ def _running(kind: MachineKind) -> tuple[list[str], list[Row]]:
     return states, rows
 
 
-def _kind_of(kind: MachineKind, state: str, rows: Iterable[Row]) -> NodeKind:
-    if state == tables.FINAL[kind]:
+def _kind_of(state: str, rows: Iterable[Row]) -> NodeKind:
+    if all(row.source != state for row in rows):
         return NodeKind.FINAL
     entered_by = [row.trigger for row in rows if row.dest == state]
     return next((_END_OF[trigger] for trigger in entered_by if trigger in _END_OF), NodeKind.STATE)
@@ -97,7 +97,7 @@ def _machine(kind: MachineKind) -> Diagram:
         title=f"The {kind} machine",
         nodes=(
             Node(ENTRY, NodeKind.ENTRY),
-            *(Node(state, _kind_of(kind, state, rows), state) for state in states),
+            *(Node(state, _kind_of(state, rows), state) for state in states),
         ),
         edges=(entry, *(Edge(*place, tuple(labels)) for place, labels in merged.items())),
         key=_MACHINE_KEY,
@@ -171,7 +171,7 @@ def _coupling() -> Diagram:
     clusters: list[Cluster] = []
     for kind in (tables.PARENT, tables.COMPANION):
         states, rows = _running(kind)
-        nodes += (Node(f"{kind}_{state}", _kind_of(kind, state, rows), state) for state in states)
+        nodes += (Node(f"{kind}_{state}", _kind_of(state, rows), state) for state in states)
         clusters.append(Cluster(kind.value, kind.value, tuple(f"{kind}_{state}" for state in states)))
         for coupling in tables.COUPLING_ROWS:
             edges += _rule_edges(coupling, kind, rows)

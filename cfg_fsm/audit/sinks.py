@@ -1,0 +1,154 @@
+"""Where audit records go: memory, or a file of JSON lines chained by their hashes.
+
+Both are observers for ``Registry(observers=[...])``.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
+from hashlib import sha256
+from typing import IO, Any, cast
+
+from pydantic_core import to_json
+
+from cfg_fsm.audit.reading import ZEROS, last_hash
+from cfg_fsm.audit.record import AuditRecord
+from cfg_fsm.errors import CfgFsmError
+
+_BUFFER = 1 << 16
+
+
+class MemoryAudit:
+    """Keeps the last ``maxlen`` records (``None``: all of them).
+
+    Where every fraction of a microsecond counts, give the registry ``memory.append`` in place of ``memory``: it
+    is the queue's own method, without a Python call in between.
+    """
+
+    def __init__(self, maxlen: int | None = 10_000) -> None:
+        self._records: deque[AuditRecord] = deque(maxlen=maxlen)
+        self.append: Callable[[AuditRecord], None] = self._records.append
+
+    def __call__(self, record: AuditRecord) -> None:
+        """Keep a record."""
+        self.append(record)
+
+    def __iter__(self) -> Iterator[AuditRecord]:
+        return iter(self.records)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @property
+    def records(self) -> list[AuditRecord]:
+        """The records that are kept, the oldest first."""
+        return list(self._records)
+
+    def clear(self) -> None:
+        """Forget them."""
+        self._records.clear()
+
+
+class JsonlAudit:
+    """Writes each record as one line of JSON.
+
+    Keys, in this order: ``seq, at, ts, kind, machine, request_id, parent_id, role, life, trigger, source, dest,
+    reason, event, event_seq, prev, hash``. UTF-8, no spaces between tokens, ``\\n`` at the end.
+
+    ``hash`` is the SHA-256, in 64 lowercase hexadecimal digits, of the bytes of the line before ``,"hash":``, that
+    is, from its first ``{`` to the quote that closes the value of ``prev``. ``prev`` is the ``hash`` of the line
+    before, 64 zeros in the first line of a file. So, to check a line: hash what stands before ``,"hash":"`` and
+    compare; compare its ``prev`` with the line before. ``cfg_fsm.audit.reading.verify`` does that.
+
+    ``target``: a path, or a binary or text stream, which is not closed. A path is appended to: the chain goes on
+    from the last line there, and ``BadLine`` is raised if that line is torn or was changed, so that nothing is
+    written behind it. ``append=False`` starts the file anew. ``clock``: seconds since the epoch, for ``ts``.
+
+    Raises ``OSError`` if the file cannot be opened, written (the record is then not in the file, the chain goes
+    on without it, and its missing ``seq`` shows) or closed. Lines are buffered until ``flush`` or ``close``.
+    """
+
+    def __init__(
+        self,
+        target: str | os.PathLike[str] | IO[Any],
+        *,
+        append: bool = True,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._clock = clock
+        self._second = -1
+        self._prefix = ""
+        self._prev = ZEROS
+        self._owned = isinstance(target, str | os.PathLike)
+        if isinstance(target, str | os.PathLike):
+            self.name = os.fspath(target)
+            """What it writes to."""
+            if self.name.endswith(".gz"):
+                raise CfgFsmError(f"{self.name}: an audit log is written plain; gzip is for reading")
+            if append:
+                self._prev = last_hash(self.name)
+            stream: IO[Any] = open(self.name, "ab" if append else "wb", buffering=_BUFFER)  # noqa: SIM115 - closed by close()
+        else:
+            self.name = str(getattr(target, "name", "<stream>"))
+            stream = target
+        self._stream = stream
+        self._write = cast(Callable[[bytes], object], stream.write)
+        if isinstance(stream, io.TextIOBase):
+            write_text = stream.write
+            self._write = lambda line: write_text(line.decode())
+
+    def __enter__(self) -> JsonlAudit:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def __call__(self, record: AuditRecord) -> None:
+        """Write a record."""
+        body = to_json(
+            {
+                "seq": record.seq,
+                "at": record.at,
+                "ts": self._timestamp(),
+                "kind": record.kind,
+                "machine": record.machine,
+                "request_id": record.request_id,
+                "parent_id": record.parent_id,
+                "role": record.role,
+                "life": record.life,
+                "trigger": record.trigger,
+                "source": record.source,
+                "dest": record.dest,
+                "reason": record.reason,
+                "event": record.event,
+                "event_seq": record.event_seq,
+                "prev": self._prev,
+            }
+        )[:-1]
+        digest = sha256(body).hexdigest()
+        self._write(b'%b,"hash":"%b"}\n' % (body, digest.encode()))
+        self._prev = digest  # only now: a line that could not be written is not in the chain
+
+    def _timestamp(self) -> str:
+        now = self._clock()
+        second = int(now)
+        if second != self._second:
+            self._second = second
+            self._prefix = datetime.fromtimestamp(second, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
+        return f"{self._prefix}.{int((now - second) * 1_000_000):06d}Z"
+
+    def flush(self) -> None:
+        """Hand what was written to the operating system. Raises ``OSError``."""
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Write what is left and close the file; a stream is only flushed. Raises ``OSError``."""
+        if self._owned:
+            self._stream.close()
+        else:
+            self._stream.flush()
