@@ -50,16 +50,19 @@ class Door:
         self, ids: list[str], companions: int, event: LifeEvent, limits: Limits
     ) -> RejectedReason | None:
         """``ids`` would join, and their group would then have so many ``companions``."""
-        if any(request_id in self._requests for request_id in ids):
-            return RejectedReason.ID_IN_USE
+        for request_id in ids:
+            if request_id in self._requests:
+                return RejectedReason.ID_IN_USE
         most = limits.max_companions_per_parent
         if most is not None and companions > most:
             return RejectedReason.TOO_MANY_COMPANIONS
         most = limits.max_requests
         if most is not None and len(self._requests) + len(ids) > most:
             return RejectedReason.REGISTRY_FULL
-        if event.life is None and any(self._tombstones.may_report(request_id) for request_id in ids):
-            return RejectedReason.MAY_STILL_REPORT
+        if event.life is None:
+            for request_id in ids:
+                if self._tombstones.may_report(request_id):
+                    return RejectedReason.MAY_STILL_REPORT
         return None
 
 

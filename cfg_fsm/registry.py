@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, cast
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from cfg_fsm import events as ev
-from cfg_fsm import tables
+from cfg_fsm import tables, wording
 from cfg_fsm.actions import (
     AbortOutcome,
     AbortRequests,
@@ -21,15 +22,16 @@ from cfg_fsm.actions import (
     Disposition,
     ForwardParent,
     ReleaseRequests,
+    accepted,
 )
 from cfg_fsm.audit.record import Journal, Observer
 from cfg_fsm.deadlines import Deadlines
 from cfg_fsm.door import Door, Registration, is_known_pair, is_same_registration
 from cfg_fsm.errors import NotAnEvent
 from cfg_fsm.events import Event, LifeEvent, Limits
-from cfg_fsm.group import Cause, Companion, Due, Group, Replica
+from cfg_fsm.group import Cause, Companion, Group, Replica
 from cfg_fsm.states import FailureReason, IgnoredReason, RejectedReason
-from cfg_fsm.tables import Cell, Choice, Classification, Verdict
+from cfg_fsm.tables import Choice, Verdict
 from cfg_fsm.tombstones import Tombstone, Tombstones
 from cfg_fsm.views import RequestView, view
 
@@ -50,6 +52,7 @@ class Registry:
         self._journal = Journal(observers) if observers else None
         self._now = 0.0
         self._requests: dict[str, Record] = {}
+        self._timed = _timed(self.limits)
         self._deadlines: Deadlines[Group] = Deadlines()
         self._tombstones = Tombstones(self.limits.tombstones, self.limits.tombstone_s)
         self._door: Door = Door(self._requests, self._tombstones, self.limits)
@@ -71,22 +74,23 @@ class Registry:
         ``ignored``, each with a code. Raises ``NotAnEvent`` (a ``TypeError``) for anything that is not an event,
         and ``ReentrantDispatch`` when an observer calls it.
         """
-        take = _TAKE.get(type(event))
-        if take is None:
+        route = _ROUTES.get(type(event))
+        if route is None:
             raise NotAnEvent(event)
         journal = self._journal
         if journal is not None:
             journal.check_idle()
-        if event.at is not None and event.at > self._now:
-            self._now = event.at
+        at = event.at
+        if at is not None and at > self._now:
+            self._now = at
         if self._tombstones.expire_at <= self._now:
             self._tombstones.expire(self._now)
         self._events += 1
         if journal is None:
-            return take(self, event)
+            return route.take(self, event, route)
         journal.begin(event.type, self._now)
         journal.event(event)
-        answer = take(self, event)
+        answer = route.take(self, event, route)
         journal.deliver()
         return answer
 
@@ -132,34 +136,33 @@ class Registry:
 
     # -- events about one request -------------------------------------------------------------------------
 
-    def _take_named(self, event: LifeEvent) -> Dispatched:
+    def _take_named(self, event: LifeEvent, route: _Route) -> Dispatched:
         """The way of every event that names one request: find it, classify, then refuse or carry out."""
-        cells, effect, checks_life = _NAMED[type(event)]
-        request_id: str = getattr(event, cast(str, event.subject_field))
+        request_id = route.subject(event)
         record = self._requests.get(request_id)
         if record is None:
-            tombstone = self._tombstones.get(request_id)
-            if tombstone is None:
-                cell = cells.absent
-            else:
-                if event.is_terminal and event.life in (None, tombstone.life):
-                    tombstone.heard(request_id)
-                cell = (cells.parent if tombstone.parent_id == request_id else cells.companion)[_CLEANED]
+            cell = self._cell_of_gone(event, route, request_id)
         else:
-            if event.life is not None and event.life != record.life and checks_life:
+            life = event.life
+            if life is not None and route.checks_life and life != record.life:
                 return self._refuse(event, record, _OTHER_LIFE)
-            cell = _cell(cells, record)
-        choice = self._choose(cell, record, event)
-        if choice.verdict in _REFUSALS:
-            return self._refuse(event, record, choice)
-        return effect(self, record, event, choice)
+            cell = route.cells[record.machine][record.state]
+        for guard, choice in cell:  # noqa: B007 - used behind the loop: the last choice has no guard
+            if guard is None or guard(self, record, event):
+                break
+        if choice.verdict is Verdict.MOVES or choice.verdict is Verdict.STAYS:
+            return route.effect(self, record, event, choice)
+        return self._refuse(event, record, choice)
 
-    def _choose(self, cell: Cell, record: Record | None, event: Any) -> Choice:
-        """The first choice of the cell whose guard holds."""
-        for choice in cell:
-            if choice.guard is None or _GUARDS[choice.guard](self, record, event):
-                return choice
-        raise AssertionError("a cell ends in a choice without a guard")  # pragma: no cover - machines.validate()
+    def _cell_of_gone(self, event: LifeEvent, route: _Route, request_id: str) -> _Cell:
+        """The cell for an id that has ended, or that was never heard of."""
+        tombstone = self._tombstones.get(request_id)
+        if tombstone is None:
+            return route.absent
+        if event.is_terminal and event.life in (None, tombstone.life):
+            tombstone.heard(request_id)
+        kind = tables.PARENT if tombstone.parent_id == request_id else tables.COMPANION
+        return route.cells[kind.value][_CLEANED]
 
     def _refuse(self, event: LifeEvent, record: Record | None, choice: Choice) -> Dispatched:
         """Ignore or reject: count, audit, and answer for a request that would run without an owner."""
@@ -199,7 +202,9 @@ class Registry:
     def _register_parent(self, _: Record | None, event: ev.ParentRegistered, __: Choice) -> Dispatched:
         last = self._tombstones.get(event.parent_id)
         life = event.life if event.life is not None else 1 if last is None else last.life + 1
-        limits = self.limits.with_overrides(event.limits)
+        limits = self._timed
+        if event.limits is not None:
+            limits = _timed(self.limits.with_overrides(event.limits))
         self._registered += 1
         self._parents += 1
         group = Group(
@@ -210,17 +215,18 @@ class Registry:
             event.companions is not None,
             event.streaming,
             event.limits,
-            limits if limits.bounds_time else None,
+            limits,
         )
         self._admit(group)
-        for role, companion_id in (event.companions or {}).items():
-            self._admit(group.join(role, companion_id, self._now))
-        return self._accept(group, [])
+        if event.companions:
+            for role, companion_id in event.companions.items():
+                self._admit(group.join(role, companion_id, self._now))
+        return self._accept(group)
 
     def _register_companion(self, record: Record, event: ev.CompanionRegistered, _: Choice) -> Dispatched:
         companion = record.group.join(event.role, event.companion_id, self._now)
         self._admit(companion)
-        return self._accept(record.group, [])
+        return self._accept(record.group)
 
     def _admit(self, record: Record) -> None:
         self._requests[record.request_id] = record
@@ -238,11 +244,11 @@ class Registry:
         replica = None if event.replica_id is None else (event.stage_id, event.replica_id)
         record.group.start(record, replica, self._now, self._journal)
         self._arm(record)
-        return self._accept(record.group, [])
+        return self._accept(record.group)
 
     def _progress(self, record: Record, event: ev.RequestProgressed | ev.KvReady, _: Choice) -> Dispatched:
         record.seen = self._now
-        return self._accept(record.group, [])
+        return self._accept(record.group)
 
     def _parent_output(self, record: Record, event: ev.ParentOutputReady, _: Choice) -> Dispatched:
         actions: list[Action] = []
@@ -254,14 +260,14 @@ class Registry:
         group = record.group
         if choice.guard is not None:
             reason = tables.FAILED_FINISH[event.finish_reason]
-            error = f"{_name(record)} ended with finish reason {event.finish_reason}"
+            error = f"{wording.name(record)} ended with finish reason {event.finish_reason}"
             return self._fail(record, Cause(reason, error))
         actions: list[Action] = []
         group.complete(record, event.output, self._now, self._journal, actions)
         return self._accept(group, actions)
 
     def _request_failed(self, record: Record, event: ev.RequestFailed, _: Choice) -> Dispatched:
-        error = event.error if record is record.group else f"{_name(record)} failed: {event.error}"
+        error = event.error if record is record.group else f"{wording.name(record)} failed: {event.error}"
         return self._fail(
             record,
             Cause(FailureReason.ERROR, error, event.stage_id, event.error_type, event.status_code),
@@ -281,7 +287,7 @@ class Registry:
 
     # -- events about several groups ----------------------------------------------------------------------
 
-    def _take_abort(self, event: ev.RequestsAborted) -> Dispatched:
+    def _take_abort(self, event: ev.RequestsAborted, route: _Route) -> Dispatched:
         """One event, one instant: what it names and what is live ends, whatever the order of the names; where
         it names a parent, that is the client's abort of the whole group."""
         outcomes: dict[str, AbortOutcome] = {}
@@ -293,8 +299,7 @@ class Registry:
                 ended = known is not None and (event.life is None or event.life <= known.life)
                 outcomes[request_id] = "already_ended" if ended else "unknown"
                 continue
-            cell = _cell(tables.CLASSIFICATION[event.type], record)
-            if self._choose(cell, record, event).verdict is not Verdict.MOVES:
+            if not self._moves(record, event, route):
                 outcomes[request_id] = "already_ended"
                 continue
             outcomes[request_id] = "ended"
@@ -308,15 +313,15 @@ class Registry:
         for record in first.values():
             error = "the client aborted the request"
             if record is not record.group:
-                error = f"{_name(record)} was aborted before its output came"
+                error = f"{wording.name(record)} was aborted before its output came"
             actions += self._end(record, Cause(FailureReason.ABORTED, error))
         return Dispatched("accepted", None, tuple(actions), None)
 
-    def _take_replica_lost(self, event: ev.ReplicaLost) -> Dispatched:
+    def _take_replica_lost(self, event: ev.ReplicaLost, route: _Route) -> Dispatched:
         """What runs on the replica fails, group by group; a parent before its companions."""
         hit: dict[int, Group] = {}
         for record in self._requests.values():
-            if self._meets(record, event):
+            if self._moves(record, event, route):
                 hit[record.group.seq] = record.group
         if not hit:
             return self._refused(Verdict.IGNORED, IgnoredReason.NOTHING_BOUND, [])
@@ -325,26 +330,28 @@ class Registry:
         why = f": {event.error}" if event.error else ""
         actions: list[Action] = []
         for _, group in sorted(hit.items()):
-            record = next(r for r in group.members() if self._meets(r, event))
+            record = next(r for r in group.members() if self._moves(r, event, route))
             error = f"{what} was lost{why}"
             if record is not group:
-                error = f"{_name(record)} ran on {what}, which was lost{why}"
+                error = f"{wording.name(record)} ran on {what}, which was lost{why}"
             actions += self._end(record, Cause(FailureReason.REPLICA_LOST, error, event.stage_id, lost=lost))
         return Dispatched("accepted", None, tuple(actions), None)
 
-    def _meets(self, record: Record, event: ev.ReplicaLost) -> bool:
+    def _moves(self, record: Record, event: LifeEvent, route: _Route) -> bool:
+        """Whether an event about several requests moves this one."""
         if event.life not in (None, record.life):
             return False
-        cell = _cell(tables.CLASSIFICATION[event.type], record)
-        return self._choose(cell, record, event).verdict is Verdict.MOVES
+        cell = route.cells[record.machine][record.state]
+        choice = next(choice for guard, choice in cell if guard is None or guard(self, record, event))
+        return choice.verdict is Verdict.MOVES
 
-    def _take_tick(self, event: ev.ClockTicked) -> Dispatched:
-        """Deadlines that have come end their parents, the earliest first."""
+    def _take_tick(self, _: ev.ClockTicked, __: _Route) -> Dispatched:
+        """Deadlines that have come end their parents, the earliest first. The heap knows who is ``due``."""
         actions: list[Action] = []
         for group in self._deadlines.due(self._now):
             due = group.first_due()
             assert due is not None
-            cause = Cause(due.row.reason, _overdue(due), status_code=tables.DEADLINE_STATUS)
+            cause = Cause(due.row.reason, wording.overdue(due), status_code=tables.DEADLINE_STATUS)
             actions += self._end(due.record, cause)
         return Dispatched("accepted", None, tuple(actions), None)
 
@@ -357,15 +364,18 @@ class Registry:
         self._close(record.group, actions)
         return actions
 
-    def _accept(self, group: Group, actions: list[Action]) -> Dispatched:
-        if actions:
-            self._close(group, actions)
+    def _accept(self, group: Group, actions: list[Action] | None = None) -> Dispatched:
+        if not actions:
+            return accepted(group.life)
+        self._close(group, actions)
         return Dispatched("accepted", None, tuple(actions), group.life)
 
     def _arm(self, record: Record) -> None:
         """The state of ``record`` may have brought a new deadline."""
-        for due in record.group.deadlines(record):
-            self._deadlines.arm(record.group, due.when)
+        group = record.group
+        if group.limits is not None:
+            for due in group.deadlines(record):
+                self._deadlines.arm(group, due.when)
 
     def _close(self, group: Group, actions: list[Action]) -> None:
         """Count and audit what was said; if the group has ended, forget it but for its tombstone (R7)."""
@@ -392,48 +402,35 @@ class Registry:
         group.companions.clear()  # the records refer to each other: let them go without the collector
 
 
-def _name(record: Record) -> str:
-    return f"companion {record.request_id} (role {record.role})"
+def _timed(limits: Limits) -> Limits | None:
+    """The limits if one of them bounds time."""
+    return limits if limits.bounds_time else None
 
 
-def _overdue(due: Due) -> str:
-    """The sentence for the client and the audit: which limit, and what the bundle lacks."""
-    group = due.record.group
-    limit = f"{due.row.limit} = {getattr(group.limits, due.row.limit):g} s"
-    missing = ", ".join(f"{role} ({request_id})" for role, request_id in group.missing().items())
-    parts = [_OVERDUE[due.row.reason].format(limit=limit, name=_name(due.record))]
-    if missing:
-        parts.append(f"no output yet of {missing}")
-    if not group.sealed:
-        parts.append("the set of companions was never sealed")
-    return "; ".join(parts)
+# ---------------------------------------------------------------------------
+# The classification, resolved once: guards and effects as functions
+# ---------------------------------------------------------------------------
 
+_Guard: TypeAlias = Callable[[Registry, Any, Any], bool]
+_Effect: TypeAlias = Callable[[Registry, Any, Any, Choice], Dispatched]
+_Cell: TypeAlias = "tuple[tuple[_Guard | None, Choice], ...]"
 
-_OVERDUE: dict[FailureReason, str] = {
-    FailureReason.DEFERRED_DEADLINE: "the bundle was not complete within {limit} of the parent's output",
-    FailureReason.TOTAL_DEADLINE: "the request did not end within {limit} of its registration",
-    FailureReason.START_DEADLINE: "{name} did not start within {limit} of its registration",
-    FailureReason.SILENT: "{name} gave no sign of life for {limit}",
-}
-
-
-_PARENT = tables.PARENT.value
 _CLEANED = str.__str__(tables.FINAL[tables.PARENT])
 _OTHER_LIFE = Choice(Verdict.IGNORED, None, IgnoredReason.OTHER_LIFE)
-_REFUSALS = frozenset({Verdict.IGNORED, Verdict.REJECTED})
 _ANSWERS: dict[str, type[AbortRequests] | type[ReleaseRequests]] = {
     "abort_requests": AbortRequests,
     "release_requests": ReleaseRequests,
 }
 
 
-def _cell(cells: Classification, record: Record) -> Cell:
-    return (cells.parent if record.machine == _PARENT else cells.companion)[record.state]
-
-
 def _is_bound(registry: Registry, record: Any, event: ev.ReplicaLost) -> bool:
     lost: Replica = (event.stage_id, event.replica_id)
     return bool(record.replica == lost)
+
+
+def _is_due(registry: Registry, record: Any, event: ev.ClockTicked) -> bool:
+    due = record.group.first_due()
+    return due is not None and due.record is record and due.when <= registry.now
 
 
 #: The guards that ``tables.GUARDS`` names.
@@ -446,15 +443,22 @@ _GUARDS: dict[str, Callable[[Registry, Any, Any], bool]] = {
     "streaming": lambda registry, record, event: record.streaming,
     "failed_finish": lambda registry, record, event: event.finish_reason in tables.FAILED_FINISH,
     "bound": _is_bound,
+    "due": _is_due,
 }
 
 
-class _Named(NamedTuple):
-    """How an event about one request is taken in."""
+class _Route(NamedTuple):
+    """How the events of one type are taken in."""
 
-    cells: Classification
-    effect: Callable[[Registry, Any, Any, Choice], Dispatched]
-    checks_life: bool = True
+    take: Callable[[Registry, Any, _Route], Dispatched]
+    cells: dict[str, dict[str, _Cell]]
+    """By kind of machine, then by state."""
+    absent: _Cell
+    subject: Callable[[Any], str]
+    """Gives the id of the one request that it names."""
+    effect: _Effect
+    """Carries out what is not refused."""
+    checks_life: bool
 
 
 _EFFECTS: dict[type[ev.EventBase], Callable[[Registry, Any, Any, Choice], Dispatched]] = {
@@ -470,13 +474,32 @@ _EFFECTS: dict[type[ev.EventBase], Callable[[Registry, Any, Any, Choice], Dispat
     ev.ForwardRejected: Registry._forward_rejected,
     ev.ParentFinished: Registry._finish,
 }
-_NAMED: dict[type[ev.EventBase], _Named] = {
-    model: _Named(tables.CLASSIFICATION[ev.type_of(model)], effect, model is not ev.ParentRegistered)
-    for model, effect in _EFFECTS.items()
-}
-_TAKE: dict[type[ev.EventBase], Callable[[Registry, Any], Dispatched]] = {
-    **dict.fromkeys(_NAMED, Registry._take_named),
+_SEVERAL: dict[type[ev.EventBase], Callable[[Registry, Any, _Route], Dispatched]] = {
     ev.RequestsAborted: Registry._take_abort,
     ev.ReplicaLost: Registry._take_replica_lost,
     ev.ClockTicked: Registry._take_tick,
 }
+
+
+def _resolved(cell: tables.Cell) -> _Cell:
+    return tuple((None if choice.guard is None else _GUARDS[choice.guard], choice) for choice in cell)
+
+
+def _not_named(*_: Any) -> Any:
+    raise AssertionError("the event names no single request")  # pragma: no cover - only for ``_SEVERAL``
+
+
+def _route(model: type[ev.EventBase]) -> _Route:
+    classified = tables.CLASSIFICATION[ev.type_of(model)]
+    columns = {tables.PARENT: classified.parent, tables.COMPANION: classified.companion}
+    return _Route(
+        _SEVERAL.get(model, Registry._take_named),
+        {kind.value: {state: _resolved(cell) for state, cell in cells.items()} for kind, cells in columns.items()},
+        _resolved(classified.absent),
+        _not_named if model.subject_field is None else attrgetter(model.subject_field),
+        _EFFECTS.get(model, _not_named),
+        model is not ev.ParentRegistered,
+    )
+
+
+_ROUTES: dict[type[ev.EventBase], _Route] = {model: _route(model) for model in ev.EVENT_MODELS}

@@ -49,33 +49,30 @@ class CfgCompanionTracker:
 
     It never raises where the original would not. Where the original leaks or corrupts it does the safe thing:
 
-    ==============================  ==========================================  ====================================
-    situation                       the original                                here
-    ==============================  ==========================================  ====================================
-    role registered again with      the old id stays in its maps for ever       the old companion is superseded:
-    another id                                                                  forgotten at once, its id returned
-                                                                                by ``cleanup_parent`` and
-                                                                                ``abort_parents``
-    companion id under two parents  belongs to both, and the cleanup of either  the first owner keeps it; the second
-    or in two roles                 breaks the other                            registration is refused whole,
-                                                                                logged and counted
-    parent id that is a             both at once                                likewise; a defer under a
-    companion's, or the reverse                                                 companion's id is not kept
-    output of an unknown or         kept for ever, found by the next request    not kept
-    cleaned id                      with that id
-    defer of a parent whose group   kept for ever, found by the next request    not kept
-    ended                           with that id
-    completed without an output     looks like any other                        done, but ``missing`` in
-                                                                                ``requests()`` names it and
-                                                                                ``counters()`` counts it
-    second output of a companion    replaces the first                          the first wins
-    ``get_companion_request_ids``   the live inner dictionary                   a dictionary of the caller's own
-    order of ``abort_parents``      that of a set                               the given ids as given, then the
-                                                                                companions by parent in that order,
-                                                                                each once
-    deferred for ever               yes                                         ``pop_expired_parents`` and
-                                                                                ``next_deadline``
-    ==============================  ==========================================  ====================================
+    ============================  ================================  ==============================================
+    situation                     the original                      here
+    ============================  ================================  ==============================================
+    role registered again with    the old id stays in its maps for  the old companion is superseded: forgotten at
+    another id                    ever                              once, and its id is handed out by
+                                                                    ``cleanup_parent`` and ``abort_parents``
+    companion id under two        belongs to both, and the cleanup  the first owner keeps it; the second
+    parents or in two roles       of one breaks the other           registration is refused whole, logged and
+                                                                    counted
+    parent id that is a           is both at once                   likewise; a defer under a companion's id is
+    companion's, or the reverse                                     not kept
+    output of an unknown or       kept for ever, found by the next  not kept
+    cleaned id                    request with that id
+    defer of a parent whose       kept for ever, found by the next  not kept
+    group ended                   request with that id
+    completed without an output   looks like any other              done, but ``missing`` in ``requests()`` names
+                                                                    it and ``counters()`` counts it
+    second output of a companion  replaces the first                the first wins
+    ``get_companion_request_ids`  hands out the live inner          hands out a dictionary of the caller's own
+    `                             dictionary
+    order of ``abort_parents``    that of a set                     the given ids as given, then the companions by
+                                                                    parent in that order, each once
+    deferred for ever             never ends                        ``pop_expired_parents`` and ``next_deadline``
+    ============================  ================================  ==============================================
 
     Not thread-safe, as the original.
     """

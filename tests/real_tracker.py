@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
+from itertools import product
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -83,42 +86,55 @@ class Clock:
 
 # -- random calls ------------------------------------------------------------------------------------------
 
+#: Few ids, so that they collide and are used again; as a rule some are given to parents and to companions.
 IDS = ("p", "q", "c", "d", "x")
+POOLS = (("pq", "cdx"), ("pqx", "cdx"), ("pxc", "xcdp"))
 ROLES = ("neg", "img")
-PAYLOADS = tuple(Payload(name) for name in "ABCD")
+PAYLOADS = (*(Payload(name) for name in "ABCD"), None)
+SOME_IDS = [list(ids) for length in range(4) for ids in product(IDS, repeat=length)]
 
 #: A method and its arguments; ``("wait", (seconds,))`` lets time pass.
 Call = tuple[str, tuple[Any, ...]]
 
 
-def _call(method: str, *arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[Call]:
-    return st.tuples(st.just(method), st.tuples(*arguments))
+def _mixture(parents: str, companions: str) -> list[tuple[str, tuple[Sequence[Any], ...]]]:
+    """Methods, each as often as it is to be called, with what each argument is drawn from."""
+    return [
+        *[("register_companion", (parents, ROLES, companions))] * 5,
+        *[("set_companion_output", (companions, PAYLOADS))] * 3,
+        *[("on_companion_completed", (companions,))] * 3,
+        *[("defer_parent", (parents, PAYLOADS, range(3)))] * 2,
+        ("register_parent", (parents,)),
+        ("pop_pending_parent", (parents,)),
+        ("cleanup_parent", (IDS,)),
+        ("abort_parents", (SOME_IDS,)),
+        *[(query, (IDS,)) for query in QUERIES],
+        ("wait", ((0.5, 2.0),)),
+        ("pop_expired_parents", ((None, 1.5),)),
+    ]
 
 
-def _calls(parents: str, companions: str) -> st.SearchStrategy[list[Call]]:
-    """Lists of calls about these ids. Short ones, and long ones, which of themselves would be rare."""
-    parent, companion, any_id = map(st.sampled_from, (parents, companions, IDS))
-    payload = st.sampled_from((*PAYLOADS, None))
-    registration = _call("register_companion", parent, st.sampled_from(ROLES), companion)
-    call = st.one_of(
-        *[registration] * 5,
-        *[_call("set_companion_output", companion, payload)] * 3,
-        *[_call("on_companion_completed", companion)] * 3,
-        *[_call("defer_parent", parent, payload, st.integers(0, 2))] * 2,
-        _call("register_parent", parent),
-        _call("pop_pending_parent", parent),
-        _call("cleanup_parent", any_id),
-        _call("abort_parents", st.lists(any_id, max_size=5)),
-        _call("get_companion_request_ids", parent),
-        st.tuples(st.sampled_from(QUERIES), st.tuples(any_id)),
-        _call("wait", st.sampled_from((0.5, 2.0))),
-        _call("pop_expired_parents", st.sampled_from((None, 1.5))),
+def _any_call(mixture: list[tuple[str, tuple[Sequence[Any], ...]]]) -> st.SearchStrategy[Call]:
+    return st.one_of(
+        *(st.tuples(st.just(method), st.tuples(*map(st.sampled_from, pools))) for method, pools in mixture)
     )
-    return st.one_of(st.lists(call, max_size=10), st.lists(call, min_size=30, max_size=60))
 
 
-#: Few ids, so that they collide and are used again; as a rule some are given to parents and to companions.
-ANY_CALLS = st.one_of(_calls("pq", "cdx"), _calls("pqx", "cdx"), _calls("pxc", "xcdp"))
+#: Calls that can be made smaller when they fail: short lists, and long ones, which of themselves would be rare.
+ANY_CALLS: st.SearchStrategy[list[Call]] = st.one_of(
+    *(
+        st.one_of(st.lists(call, max_size=10), st.lists(call, min_size=30, max_size=60))
+        for call in (_any_call(_mixture(*pools)) for pools in POOLS)
+    )
+)
+
+
+def calls_number(seed: int) -> list[Call]:
+    """Sixty calls in which every choice is equally likely, the same ones for the same number."""
+    rng = Random(seed)
+    mixture = _mixture(*POOLS[seed % len(POOLS)])
+    drawn = (rng.choice(mixture) for _ in range(60))
+    return [(method, tuple(rng.choice(pool) for pool in pools)) for method, pools in drawn]
 
 
 def make(tracker: Any, clock: Clock, call: Call) -> Any:
