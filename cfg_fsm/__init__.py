@@ -15,6 +15,7 @@ from cfg_fsm.errors import CfgFsmError
 from cfg_fsm.events import Event, Limits, parse_event
 from cfg_fsm.registry import Registry
 from cfg_fsm.states import CompanionState, FailureReason, ParentState
+from cfg_fsm.tracker import CfgCompanionTracker
 
 try:
     __version__ = version("cfg_fsm")
@@ -25,6 +26,7 @@ __all__ = [
     "AbortRequests",
     "AcknowledgeAbort",
     "Action",
+    "CfgCompanionTracker",
     "CfgFsmError",
     "CompanionState",
     "Dispatched",

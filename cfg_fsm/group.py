@@ -2,7 +2,8 @@
 
 A ``Group`` is the parent's record (what the parent machine moves) and owns the companions' records. It fires
 triggers, runs the coupling rows to a fixed point, and appends what the host has to do to a list of actions. It
-does not know the registry: ids, limits of size, the heap of deadlines and tombstones are handled there.
+does not know the registry: ids and their release, limits of size, the heap of deadlines and tombstones are
+handled there.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from cfg_fsm import tables
-from cfg_fsm.actions import AbortRequests, Action, FailParent, ForwardParent, ReleaseRequests
+from cfg_fsm.actions import AbortRequests, Action, FailParent, ForwardParent
 from cfg_fsm.audit.record import Journal
 from cfg_fsm.events import Limits
 from cfg_fsm.machines import MACHINES, SlimEvent
 from cfg_fsm.states import FailureReason, MachineKind, Trigger
-from cfg_fsm.tables import DeadlineRow, Quantifier
+from cfg_fsm.tables import CouplingRow, DeadlineRow, Quantifier
 
 #: A stage's replica that a request runs on: ``(stage_id, replica_id)``.
 Replica = tuple[int, int]
@@ -225,7 +226,7 @@ class Group:
     def seal(self, now: float, journal: Journal | None, actions: list[Action]) -> None:
         """Close the set of companions."""
         self.sealed = True
-        self._settle(_COUPLED[self.state], None, now, journal, actions)
+        self._settle(_COUPLED[self.sealed][self.state], None, now, journal, actions)
 
     def start(
         self, record: Group | Companion, replica: Replica | None, now: float, journal: Journal | None
@@ -247,7 +248,7 @@ class Group:
         """The parent's own output is here; it replaces one that still waits."""
         source = self.state
         _DEFER(self, now, journal)
-        rows = _ENABLED_BY[source][self.state]
+        rows = _ENABLED_BY[self.sealed][source][self.state]
         self.stage_id, self.engine_outputs, self.context = stage_id, engine_outputs, context
         if rows:
             self._settle(rows, None, now, journal, actions)
@@ -258,7 +259,7 @@ class Group:
         """The companion's output is here: stored and marked in one step (R6)."""
         _COMPLETE(companion, now, journal)
         companion.output = output
-        rows = _COUPLED_BY[companion.state][self.state]
+        rows = _COUPLED_BY[self.sealed][companion.state][self.state]
         if rows:
             self._settle(rows, None, now, journal, actions)
 
@@ -275,7 +276,7 @@ class Group:
             _FAIL[record.machine](record, now, journal, cause.reason)
         else:
             self._fail_parent(None, cause, now, journal, actions)
-        self._settle(_COUPLED[self.state], cause, now, journal, actions)
+        self._settle(_COUPLED[self.sealed][self.state], cause, now, journal, actions)
 
     def hand_over(self, now: float, journal: Journal | None, reason: FailureReason | None = None) -> None:
         """The parent's output goes to the host. ``reason``: why, if not for a complete bundle."""
@@ -296,7 +297,7 @@ class Group:
         """The downstream stages are over with the parent."""
         self._abort(self._open(None), actions)
         _FINISH(self, now, journal)
-        self._settle(_COUPLED[self.state], None, now, journal, actions)
+        self._settle(_COUPLED[self.sealed][self.state], None, now, journal, actions)
 
     # -- the coupling rows --------------------------------------------------------------------------------
 
@@ -311,25 +312,20 @@ class Group:
         """Run the coupling rows to a fixed point; ``rows`` are those that what just happened may satisfy."""
         while rows:
             for row in rows:
-                if row.sealed and not self.sealed:
-                    continue
-                found = self._found(row)
-                if found is not None:
-                    row.effect(self, row, found, cause, now, journal, actions)
-                    rows = _COUPLED[self.state]
-                    break
+                every, states, effect = row.every, row.companions, row.effect
+                found = []
+                for companion in self.companions.values():
+                    if companion.state in states:
+                        found.append(companion)
+                    elif every:
+                        break
+                else:
+                    if found or every:
+                        effect(self, row, found, cause, now, journal, actions)
+                        rows = _COUPLED[self.sealed][self.state]
+                        break
             else:
                 return
-
-    def _found(self, row: _Coupled) -> Sequence[Companion] | None:
-        """The companions that a row is about; ``None``: they do not satisfy it."""
-        states = row.companions
-        if row.every:
-            for companion in self.companions.values():
-                if companion.state not in states:
-                    return None
-            return ()
-        return [companion for companion in self.companions.values() if companion.state in states] or None
 
     # The effects of the rows. All have the signature of ``_Effect``.
 
@@ -367,15 +363,10 @@ class Group:
         for companion in found:
             _FAIL[companion.machine](companion, now, journal, row.reason)
 
-    def _clean(
-        self, _: Any, __: Any, ___: Any, now: float, journal: Journal | None, actions: list[Action]
-    ) -> None:
+    def _clean(self, _: Any, __: Any, ___: Any, now: float, journal: Journal | None, ____: Any) -> None:
         _CLEAN_PARENT(self, now, journal)
-        ids = [self.request_id]
         for companion in self.companions.values():
             _CLEAN_COMPANION(companion, now, journal)
-            ids.append(companion.request_id)
-        actions.append(ReleaseRequests(ids))
 
     def _fail_parent(
         self,
@@ -412,11 +403,11 @@ class Group:
     def _open(self, lost: Replica | None, also: Companion | None = None) -> list[str]:
         """Ids of the companions that may still run: not ended and not on the ``lost`` replica; and ``also``,
         which has failed but was not stopped by what it failed for."""
-        return [
-            companion.request_id
-            for companion in self.companions.values()
-            if companion is also or (companion.state in _OPEN and (lost is None or companion.replica != lost))
-        ]
+        ids = []
+        for companion in self.companions.values():
+            if companion is also or (companion.state in _OPEN and (lost is None or companion.replica != lost)):
+                ids.append(companion.request_id)
+        return ids
 
     @staticmethod
     def _abort(request_ids: list[str], actions: list[Action]) -> None:
@@ -455,15 +446,18 @@ _FINAL_PARENT = str.__str__(tables.FINAL[tables.PARENT])
 _OPEN = _plain(tables.OPEN_COMPANION)
 
 
-class _Coupled(NamedTuple):
+class _Coupled:
     """A coupling row, resolved."""
 
-    parent: frozenset[str]
-    sealed: bool
-    every: bool
-    companions: frozenset[str]
-    reason: FailureReason | None
-    effect: _Effect
+    __slots__ = ("companions", "effect", "every", "parent", "reason", "sealed")
+
+    def __init__(self, row: CouplingRow) -> None:
+        self.parent = _plain(row.parent)
+        self.sealed = row.sealed
+        self.every = row.quantifier is Quantifier.EVERY
+        self.companions = _plain(row.companions)
+        self.reason = row.reason
+        self.effect: _Effect = _EFFECTS[row.fires, row.trigger]
 
 
 _Effect: TypeAlias = Callable[
@@ -475,31 +469,35 @@ _EFFECTS: dict[tuple[str, Trigger], _Effect] = {
     ("companion", Trigger.FAIL): Group._fail_companions,
     ("group", Trigger.CLEAN): Group._clean,
 }
-_ROWS: tuple[_Coupled, ...] = tuple(
-    _Coupled(
-        _plain(row.parent),
-        row.sealed,
-        row.quantifier is Quantifier.EVERY,
-        _plain(row.companions),
-        row.reason,
-        _EFFECTS[row.fires, row.trigger],
-    )
-    for row in tables.COUPLING_ROWS
-)
-#: Coupling rows by the parent's state: every row names some, so no other can be satisfied in it.
-_COUPLED: dict[str, tuple[_Coupled, ...]] = {
-    state: tuple(row for row in _ROWS if state in row.parent) for state in _plain(tables.STATES[tables.PARENT])
+_ROWS = tuple(_Coupled(row) for row in tables.COUPLING_ROWS)
+_Rows: TypeAlias = tuple[_Coupled, ...]
+_PARENT_STATES, _COMPANION_STATES = (_plain(tables.STATES[kind]) for kind in (tables.PARENT, tables.COMPANION))
+
+#: Coupling rows by whether the group is sealed and by the parent's state. Every row names some of the parent's
+#: states, so no other row can be satisfied.
+_COUPLED: dict[bool, dict[str, _Rows]] = {
+    sealed: {
+        state: tuple(row for row in _ROWS if state in row.parent and (sealed or not row.sealed))
+        for state in _PARENT_STATES
+    }
+    for sealed in (False, True)
 }
 #: Those of them that the parent may satisfy by a move: by the state it left, then by the one it entered. A row
 #: that names both is none of them: it would have been satisfied before, and between two events none is.
-_ENABLED_BY: dict[str, dict[str, tuple[_Coupled, ...]]] = {
-    source: {dest: tuple(row for row in rows if source not in row.parent) for dest, rows in _COUPLED.items()}
-    for source in _COUPLED
+_ENABLED_BY: dict[bool, dict[str, dict[str, _Rows]]] = {
+    sealed: {
+        source: {dest: tuple(row for row in rows if source not in row.parent) for dest, rows in coupled.items()}
+        for source in _PARENT_STATES
+    }
+    for sealed, coupled in _COUPLED.items()
 }
 #: Those of them that a companion may satisfy by entering a state: by its state, then by the parent's.
-_COUPLED_BY: dict[str, dict[str, tuple[_Coupled, ...]]] = {
-    state: {parent: tuple(row for row in rows if state in row.companions) for parent, rows in _COUPLED.items()}
-    for state in _plain(tables.STATES[tables.COMPANION])
+_COUPLED_BY: dict[bool, dict[str, dict[str, _Rows]]] = {
+    sealed: {
+        state: {parent: tuple(row for row in rows if state in row.companions) for parent, rows in coupled.items()}
+        for state in _COMPANION_STATES
+    }
+    for sealed, coupled in _COUPLED.items()
 }
 #: States of a parent from which it can be forwarded.
 _WAITING = _plain(row.source for row in tables.PARENT_ROWS if row.trigger is Trigger.FORWARD)

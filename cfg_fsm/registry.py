@@ -20,7 +20,6 @@ from cfg_fsm.actions import (
     Action,
     Dispatched,
     Disposition,
-    ForwardParent,
     ReleaseRequests,
     accepted,
 )
@@ -78,17 +77,17 @@ class Registry:
         if route is None:
             raise NotAnEvent(event)
         journal = self._journal
-        if journal is not None:
-            journal.check_idle()
         at = event.at
-        if at is not None and at > self._now:
-            self._now = at
+        if at is None or at < self._now:  # time never goes back
+            at = self._now
+        if journal is not None:
+            journal.begin(event.type, at)
+        self._now = at
         if self._tombstones.expire_at <= self._now:
             self._tombstones.expire(self._now)
         self._events += 1
         if journal is None:
             return route.take(self, event, route)
-        journal.begin(event.type, self._now)
         journal.event(event)
         answer = route.take(self, event, route)
         journal.deliver()
@@ -221,12 +220,12 @@ class Registry:
         if event.companions:
             for role, companion_id in event.companions.items():
                 self._admit(group.join(role, companion_id, self._now))
-        return self._accept(group)
+        return accepted(group.life)
 
     def _register_companion(self, record: Record, event: ev.CompanionRegistered, _: Choice) -> Dispatched:
         companion = record.group.join(event.role, event.companion_id, self._now)
         self._admit(companion)
-        return self._accept(record.group)
+        return accepted(record.life)
 
     def _admit(self, record: Record) -> None:
         self._requests[record.request_id] = record
@@ -238,23 +237,23 @@ class Registry:
     def _seal(self, record: Record, event: ev.CompanionsSealed, _: Choice) -> Dispatched:
         actions: list[Action] = []
         record.group.seal(self._now, self._journal, actions)
-        return self._accept(record.group, actions)
+        return self._answer(record.group, actions)
 
     def _start(self, record: Record, event: ev.RequestStarted, _: Choice) -> Dispatched:
         replica = None if event.replica_id is None else (event.stage_id, event.replica_id)
         record.group.start(record, replica, self._now, self._journal)
         self._arm(record)
-        return self._accept(record.group)
+        return accepted(record.life)
 
     def _progress(self, record: Record, event: ev.RequestProgressed | ev.KvReady, _: Choice) -> Dispatched:
         record.seen = self._now
-        return self._accept(record.group)
+        return accepted(record.life)
 
     def _parent_output(self, record: Record, event: ev.ParentOutputReady, _: Choice) -> Dispatched:
         actions: list[Action] = []
         record.group.defer(event.stage_id, event.engine_outputs, event.context, self._now, self._journal, actions)
         self._arm(record)
-        return self._accept(record.group, actions)
+        return self._answer(record.group, actions)
 
     def _companion_output(self, record: Companion, event: ev.CompanionOutputReady, choice: Choice) -> Dispatched:
         group = record.group
@@ -264,7 +263,7 @@ class Registry:
             return self._fail(record, Cause(reason, error))
         actions: list[Action] = []
         group.complete(record, event.output, self._now, self._journal, actions)
-        return self._accept(group, actions)
+        return self._answer(group, actions)
 
     def _request_failed(self, record: Record, event: ev.RequestFailed, _: Choice) -> Dispatched:
         error = event.error if record is record.group else f"{wording.name(record)} failed: {event.error}"
@@ -283,7 +282,7 @@ class Registry:
     def _finish(self, record: Record, event: ev.ParentFinished, _: Choice) -> Dispatched:
         actions: list[Action] = []
         record.group.finish(self._now, self._journal, actions)
-        return self._accept(record.group, actions)
+        return self._answer(record.group, actions)
 
     # -- events about several groups ----------------------------------------------------------------------
 
@@ -364,8 +363,8 @@ class Registry:
         self._close(record.group, actions)
         return actions
 
-    def _accept(self, group: Group, actions: list[Action] | None = None) -> Dispatched:
-        if not actions:
+    def _answer(self, group: Group, actions: list[Action]) -> Dispatched:
+        if not actions and not group.ended:
             return accepted(group.life)
         self._close(group, actions)
         return Dispatched("accepted", None, tuple(actions), group.life)
@@ -379,27 +378,26 @@ class Registry:
 
     def _close(self, group: Group, actions: list[Action]) -> None:
         """Count and audit what was said; if the group has ended, forget it but for its tombstone (R7)."""
-        unheard: list[str] | None = None
-        for action in actions:
-            if isinstance(action, ForwardParent):
-                self._forwarded += 1
-            elif isinstance(action, AbortRequests):
-                unheard = action.request_ids
-            if self._journal is not None:
-                self._journal.action(action, group.request_id, group.life)
-        if not group.ended:
-            return
-        if group.reason is None:
-            self._finished += 1
+        if group.ended:
+            ids = group.request_ids()
+            unheard = next((action.request_ids for action in actions if isinstance(action, AbortRequests)), None)
+            for request_id in ids:
+                del self._requests[request_id]
+            self._parents -= 1
+            if group.limits is not None:
+                self._deadlines.disarm(group)
+            self._tombstones.add(Tombstone(group.request_id, group.life, self._now, ids, unheard))
+            group.companions.clear()  # the records refer to each other: let them go without the collector
+            if group.reason is None:
+                self._finished += 1
+            else:
+                self._failed[group.reason.value] += 1
+            actions.append(ReleaseRequests(ids))
         else:
-            self._failed[group.reason.value] += 1
-        ids = group.request_ids()
-        for request_id in ids:
-            del self._requests[request_id]
-        self._parents -= 1
-        self._deadlines.disarm(group)
-        self._tombstones.add(Tombstone(group.request_id, group.life, self._now, ids, unheard))
-        group.companions.clear()  # the records refer to each other: let them go without the collector
+            self._forwarded += 1  # what else is said of a group that goes on
+        if self._journal is not None:
+            for action in actions:
+                self._journal.action(action, group.request_id, group.life)
 
 
 def _timed(limits: Limits) -> Limits | None:

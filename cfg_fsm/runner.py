@@ -70,15 +70,20 @@ class Summary:
 class ActionWriter:
     """Writes each action as a line of JSON, in the shape of ``Action.to_dict()``, to a binary stream.
 
-    Raises ``OSError`` if that fails, ``PydanticSerializationError`` for a payload that is no JSON.
+    ``name``: what errors call the stream. Raises ``OSError`` if that fails, ``PydanticSerializationError`` for a payload that is no JSON.
     """
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO, name: str | None = None) -> None:
         self._write = stream.write
+        self._name = name
 
     def __call__(self, action: Action) -> None:
         """Write one action."""
-        self._write(to_json(action.to_dict()) + b"\n")
+        try:
+            self._write(to_json(action.to_dict()) + b"\n")
+        except OSError as error:
+            error.filename = error.filename or self._name
+            raise
 
 
 class Run:

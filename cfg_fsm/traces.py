@@ -33,6 +33,10 @@ _WIDTH = 60
 _TYPES = tuple(type_of(model) for model in EVENT_MODELS)
 
 
+class DamagedFile(BadLine):
+    """A file cannot be read on from some line: its gzip data is damaged or cut off."""
+
+
 class LineSource:
     """Lines of a file as bytes, without their line ends.
 
@@ -40,7 +44,7 @@ class LineSource:
     ``before_read``: called before each read, that is, when every line read so far has been used and the next
     read may block: the moment to flush what was written.
 
-    Raises ``OSError`` if the file cannot be opened or read, ``BadLine`` where gzip data is damaged or cut off.
+    Raises ``OSError`` if the file cannot be opened or read, ``DamagedFile``.
     A context manager; standard input is not closed.
     """
 
@@ -115,7 +119,7 @@ class LineSource:
         if first.startswith(_GZIP_MAGIC):
             yield from self._inflate(first, chunks)
         elif first and self.path.endswith(".gz"):
-            raise BadLine(self.name, 1, "not gzip data, though the name ends in .gz")
+            raise DamagedFile(self.name, 1, "not gzip data, though the name ends in .gz")
         else:
             yield first.removeprefix(_BOM)
             yield from chunks
@@ -125,7 +129,11 @@ class LineSource:
             self.reading = True
             if self.before_read is not None:
                 self.before_read()
-            chunk = self._read(_CHUNK)
+            try:
+                chunk = self._read(_CHUNK)
+            except OSError as error:
+                error.filename = error.filename or self.name
+                raise
             self.reading = False
             if not chunk:
                 return
@@ -144,9 +152,9 @@ class LineSource:
                     yield inflater.decompress(chunk, _INFLATED)
                 chunk = inflater.unconsumed_tail or inflater.unused_data or next(chunks, b"")
         except zlib.error as error:
-            raise BadLine(self.name, self.lines + 1, f"the gzip data is damaged here ({error})") from error
+            raise DamagedFile(self.name, self.lines + 1, f"the gzip data is damaged here ({error})") from error
         if not inflater.eof:
-            raise BadLine(self.name, self.lines + 1, "the gzip data is cut off here")
+            raise DamagedFile(self.name, self.lines + 1, "the gzip data is cut off here")
 
 
 def read_events(
@@ -154,8 +162,8 @@ def read_events(
 ) -> Iterator[tuple[int, Event]]:
     """``(line number from 1, event)`` for every line that is not blank.
 
-    A line that is not an event raises ``BadLine``, or is given to ``on_bad`` and skipped. Damage to the file
-    itself (``LineSource``) always raises: nothing comes after it.
+    A line that is not an event raises ``BadLine``, or is given to ``on_bad`` and skipped. ``DamagedFile``
+    always passes through: nothing comes after it.
     """
     number = 0
     for batch in source.batches():

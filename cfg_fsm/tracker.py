@@ -67,8 +67,8 @@ class CfgCompanionTracker:
     completed without an output   looks like any other              done, but ``missing`` in ``requests()`` names
                                                                     it and ``counters()`` counts it
     second output of a companion  replaces the first                the first wins
-    ``get_companion_request_ids`  hands out the live inner          hands out a dictionary of the caller's own
-    `                             dictionary
+    roles handed out by           the live inner dictionary         a dictionary of the caller's own
+    get_companion_request_ids
     order of ``abort_parents``    that of a set                     the given ids as given, then the companions by
                                                                     parent in that order, each once
     deferred for ever             never ends                        ``pop_expired_parents`` and ``next_deadline``
@@ -130,7 +130,9 @@ class CfgCompanionTracker:
 
     def register_parent(self, parent_id: str) -> None:
         """Track the parent. Does nothing if it is tracked."""
-        now, journal = self._begin("register_parent")
+        now, journal = self._clock(), self._journal
+        if journal is not None:
+            journal.begin("register_parent", now)
         if parent_id in self._companions:
             self._refuse(RejectedReason.ID_IN_USE, parent_id)
         else:
@@ -140,7 +142,9 @@ class CfgCompanionTracker:
 
     def register_companion(self, parent_id: str, role: str, companion_id: str) -> None:
         """Track a companion, and its parent. Another id in the same role supersedes the first."""
-        now, journal = self._begin("register_companion")
+        now, journal = self._clock(), self._journal
+        if journal is not None:
+            journal.begin("register_companion", now)
         companions = self._companions
         if companion_id in companions or companion_id in self._groups or companion_id == parent_id:
             known = companions.get(companion_id)
@@ -155,7 +159,7 @@ class CfgCompanionTracker:
             group.announced = True
             if role in group.companions:
                 self._supersede(group, role, now)
-            if companion_id in self._superseded:  # it is this companion's id now
+            if self._superseded and companion_id in self._superseded:  # it is this companion's id now
                 before = self._superseded.pop(companion_id)
                 before.superseded = tuple(other for other in before.superseded if other != companion_id)
             companion = companions[companion_id] = group.join(role, companion_id, now)
@@ -192,7 +196,9 @@ class CfgCompanionTracker:
             reason = IgnoredReason.UNKNOWN if companion is None else IgnoredReason.DUPLICATE
             self._ignore("on_companion_completed", reason, companion_id, companion)
             return None
-        now, journal = self._begin("on_companion_completed")
+        now, journal = self._clock(), self._journal
+        if journal is not None:
+            journal.begin("on_companion_completed", now)
         group = companion.group
         group.complete(companion, companion.output, now, journal, [])
         if companion.output is None:
@@ -206,17 +212,20 @@ class CfgCompanionTracker:
 
     def defer_parent(self, parent_id: str, engine_outputs: Any, stage_id: int) -> None:
         """Hold the parent's own output, by reference; the last one wins, the first defer's deadline stays."""
-        now, journal = self._begin("defer_parent")
+        now, journal = self._clock(), self._journal
+        if journal is not None:
+            journal.begin("defer_parent", now)
         group = self._groups.get(parent_id)
         if group is None and parent_id in self._companions:
             self._refuse(IgnoredReason.NOT_A_PARENT, parent_id, self._companions[parent_id])
-        elif group is None and self._tombstones.get(parent_id) is not None:
+        elif group is None and self._ended(parent_id, now) is not None:
             self._refuse(IgnoredReason.ENDED, parent_id)
         else:
             group = group or self._open(parent_id, now)
             group.defer(stage_id, engine_outputs, None, now, journal, [])
-            for due in group.deadlines(group):
-                self._deadlines.arm(group, due.when)
+            if self._limits is not None:
+                for due in group.deadlines(group):
+                    self._deadlines.arm(group, due.when)
         if journal is not None:
             journal.deliver()
 
@@ -225,9 +234,12 @@ class CfgCompanionTracker:
         group = self._groups.get(parent_id)
         if group is None or not group.waiting:
             return None
-        now, journal = self._begin("pop_pending_parent")
+        now, journal = self._clock(), self._journal
+        if journal is not None:
+            journal.begin("pop_pending_parent", now)
         pending = {"engine_outputs": group.engine_outputs, "stage_id": group.stage_id}
-        self._hand_over(group, None if group.all_done() else FailureReason.COMPANION_ABORTED, now)
+        incomplete = journal is not None and not group.all_done()
+        self._hand_over(group, FailureReason.COMPANION_ABORTED if incomplete else None, now)
         if journal is not None:
             journal.deliver()
         return pending
@@ -237,7 +249,9 @@ class CfgCompanionTracker:
         group = self._groups.get(parent_id)
         if group is None:
             return []
-        now, journal = self._begin("cleanup_parent")
+        now, journal = self._clock(), self._journal
+        if journal is not None:
+            journal.begin("cleanup_parent", now)
         ids = self._close(group, now, aborted=False)
         if journal is not None:
             journal.deliver()
@@ -248,7 +262,9 @@ class CfgCompanionTracker:
 
         A companion's id is only passed through: its group stays.
         """
-        now, journal = self._begin("abort_parents")
+        now, journal = self._clock(), self._journal
+        if journal is not None:
+            journal.begin("abort_parents", now)
         every = dict.fromkeys(request_ids)
         given = len(every)
         for parent_id in list(every):
@@ -277,7 +293,11 @@ class CfgCompanionTracker:
             timeout_s = self._limits.deferred_s
         if now is not None and not math.isfinite(now):
             raise ValueError(f"now must be finite, not {now!r}")
-        now, journal = self._begin("pop_expired_parents", now)
+        journal = self._journal
+        if now is None:
+            now = self._clock()
+        if journal is not None:
+            journal.begin("pop_expired_parents", now)
         expired: list[tuple[str, dict[str, Any]]] = []
         if timeout_s is not None:
             for group in sorted(self._overdue(timeout_s, now), key=lambda group: (group.since, group.seq)):
@@ -315,23 +335,11 @@ class CfgCompanionTracker:
 
     # -- inside -------------------------------------------------------------------------------------------
 
-    def _begin(self, call: str, now: float | None = None) -> tuple[float, Journal | None]:
-        """A call that may change something begins: its time, and the journal if somebody observes."""
-        if now is None:
-            now = self._clock()
-        if self._tombstones.expire_at <= now:
-            self._tombstones.expire(now)
-        journal = self._journal
-        if journal is not None:
-            journal.check_idle()
-            journal.begin(call, now)
-        return now, journal
-
     def _open(self, parent_id: str, now: float) -> _Tracked:
         """The parent's group, a new one if need be."""
         group = self._groups.get(parent_id)
         if group is None:
-            last = self._tombstones.get(parent_id)
+            last = self._ended(parent_id, now)
             self._opened += 1
             # Streaming, so that the orchestrator may defer again what it has popped.
             life = 1 if last is None else last.life + 1
@@ -341,6 +349,11 @@ class CfgCompanionTracker:
             if self._journal is not None:
                 self._journal.created(group)
         return group
+
+    def _ended(self, parent_id: str, now: float) -> Tombstone | None:
+        if self._tombstones.expire_at <= now:
+            self._tombstones.expire(now)
+        return self._tombstones.get(parent_id)
 
     def _supersede(self, group: _Tracked, role: str, now: float) -> None:
         old = group.supersede(role, now, self._journal)
@@ -368,9 +381,10 @@ class CfgCompanionTracker:
         else:
             group.fail(group, Cause(FailureReason.ABORTED, ""), now, self._journal, actions)
             self._aborted += 1
-        ids = [companion.request_id for companion in group.companions.values()]
-        for companion_id in ids:
-            del self._companions[companion_id]
+        ids = []
+        for companion in group.companions.values():
+            ids.append(companion.request_id)
+            del self._companions[companion.request_id]
         del self._groups[group.request_id]
         if self._limits is not None:
             self._deadlines.disarm(group)
@@ -385,7 +399,9 @@ class CfgCompanionTracker:
 
     def _ignore(self, call: str, reason: IgnoredReason, request_id: str, record: Companion | None) -> None:
         """A call that keeps nothing."""
-        _, journal = self._begin(call)
+        journal = self._journal
+        if journal is not None:
+            journal.begin(call, self._clock())
         self._refuse(reason, request_id, record)
         if journal is not None:
             journal.deliver()

@@ -256,7 +256,9 @@ def test_a_whole_number_is_neither_a_truth_value_nor_a_text(kind, field, bad):
     assert field in wrong(body(kind, **{field: bad}))
 
 
-@pytest.mark.parametrize(("kind", "field"), [("parent_registered", "streaming"), ("parent_output_ready", "segment")])
+@pytest.mark.parametrize(
+    ("kind", "field"), [("parent_registered", "streaming"), ("parent_output_ready", "segment")]
+)
 @pytest.mark.parametrize("bad", [0, 1, "true", "yes", None], ids=repr)
 def test_a_truth_value_is_not_a_number(kind, field, bad):
     assert field in wrong(body(kind, **{field: bad}))
@@ -264,8 +266,12 @@ def test_a_truth_value_is_not_a_number(kind, field, bad):
 
 @pytest.mark.parametrize(
     ("kind", "field"),
-    [("request_failed", "error"), ("request_failed", "error_type"), ("replica_lost", "error")]
-    + [("forward_rejected", "error")],
+    [
+        ("request_failed", "error"),
+        ("request_failed", "error_type"),
+        ("replica_lost", "error"),
+        ("forward_rejected", "error"),
+    ],
 )
 @pytest.mark.parametrize("bad", [5, b"boom", ["boom"], ValueError("boom")], ids=repr)
 def test_a_text_is_text(kind, field, bad):
@@ -287,7 +293,9 @@ def test_a_companion_finishes_for_no_other_reason(finish):
 TWICE = '{"type": "parent_registered", "parent_id": "p", "companions": {"neg": "a", "neg": "b"}}'
 
 
-@pytest.mark.parametrize("text", [TWICE, TWICE.encode(), bytearray(TWICE.encode())], ids=["str", "bytes", "bytearray"])
+@pytest.mark.parametrize(
+    "text", [TWICE, TWICE.encode(), bytearray(TWICE.encode())], ids=["str", "bytes", "bytearray"]
+)
 def test_a_role_that_stands_twice_in_a_json_text_is_refused(text):
     assert "neg" in wrong(text)
 
@@ -328,7 +336,7 @@ def test_a_payload_is_carried_by_reference(kind, field, payload):
 @pytest.mark.parametrize(("kind", "field"), PAYLOADS)
 def test_a_payload_is_not_printed(kind, field):
     event = parse_event(body(kind, **{field: Payload("x")}))
-    for text in (repr(event), str(event), f"{event}", "%r" % (event,)):
+    for text in (repr(event), str(event), f"{event}", f"{event!r}"):
         assert "SECRET" not in text
 
 
@@ -369,12 +377,14 @@ def test_the_log_of_an_event_says_all_but_payloads_times_and_what_was_left_out()
 def test_the_log_of_an_event_is_an_event_that_says_the_same(kind):
     event = parse_event(body(kind, at=1.0))
     again = parse_event({**json.loads(json.dumps(event.log_body())), "at": 1.0})
-    payloads = {field: None for field in event.payload_fields}
+    payloads = dict.fromkeys(event.payload_fields)
     assert again.model_copy(update=payloads) == event.model_copy(update=payloads)
 
 
 def test_the_log_of_a_registration_has_the_limits_that_it_brought_and_no_others():
-    event = parse_event(body("parent_registered", companions={"neg": "a"}, limits={"total_s": 3, "silent_s": None}))
+    event = parse_event(
+        body("parent_registered", companions={"neg": "a"}, limits={"total_s": 3, "silent_s": None})
+    )
     assert event.log_body()["limits"] == {"total_s": 3.0}
     assert event.log_body()["companions"] == {"neg": "a"}
 

@@ -124,7 +124,7 @@ class _Life:
 
     def name(self, request_id: str | None) -> str:
         """``parent``, a role, or the id itself."""
-        if request_id == self.parent.request_id:
+        if request_id == self.parent.request_id and self.number is not None:
             return _PARENT
         for role, member in self.companions.items():
             if member.request_id == request_id:
@@ -133,6 +133,10 @@ class _Life:
 
     def names(self, request_ids: Iterable[str]) -> str:
         return ", ".join(self.name(request_id) for request_id in request_ids)
+
+    def own(self, request_ids: Iterable[str]) -> list[str]:
+        known = {self.parent.request_id, *(one.request_id for one in self.companions.values())}
+        return [request_id for request_id in request_ids if request_id in known]
 
     def missing(self) -> list[tuple[str, _Member]]:
         return [(role, one) for role, one in self.companions.items() if one.state != CompanionState.DONE]
@@ -149,13 +153,14 @@ class _Life:
     # -- the last line ------------------------------------------------------------------------------------
 
     def verdict(self, now: float) -> str:
-        if self.parent.state is None and not self.companions:
-            return "It was never registered in this log."
+        if self.number is None:
+            return "It was not registered." if self.whole else "Its registration is not in this log."
         if self.end is not None:
             handed = (
                 "" if self.forwarded is None else f"; its bundle was forwarded at {self.after(self.forwarded)}"
             )
-            return f"Ended at {self.after(self.end)}: {self.failure or 'finished'}{handed}."
+            how = (self.failure or "finished").rstrip(".")
+            return f"Ended at {self.after(self.end)}: {how}{handed}."
         return f"Open when the log ends ({self.after(now)}): {'; '.join(self._waits())}."
 
     def _waits(self) -> list[str]:
@@ -195,11 +200,14 @@ class _Teller:
         """By id, its latest life."""
         self._told: list[_Life] = []
         self._seq = 0
+        self._from_start = False
+        """Whether the log has the run from its first record on."""
         self._now = 0.0
 
     def take(self, step: _Step) -> None:
         first = step[0]
-        if first.seq <= self._seq:  # another run was appended to the log: its ids are not these
+        if first.seq == 1 or first.seq <= self._seq:  # a run begins; if appended to another, its ids are not those
+            self._from_start = first.seq == 1
             self._lives.clear()
             self._owner.clear()
         self._seq, self._now = step[-1].seq, first.at
@@ -218,7 +226,7 @@ class _Teller:
                     touched[id(life)] = (life, [])
         shared = [record for record in step if record.kind != "event" and record.parent_id is None]
         for life, records in touched.values():
-            self._tell(life, first, body, records + shared)
+            self._tell(life, first, body, shared + records)
 
     def _life(self, record: Logged) -> _Life:
         """The life that a record belongs to; without a number, the latest of its group."""
@@ -231,7 +239,9 @@ class _Teller:
             ts = getattr(record, "ts", "")
             life = self._lives[key] = _Life(_Member(who), record.life, record.at, ts)
             self._told.append(life)
-            if record.life is not None:
+            if record.life is None:
+                life.whole = self._from_start
+            else:
                 self._owner[who] = life
         return self._lives[key]
 
@@ -244,13 +254,15 @@ class _Teller:
         for record in records:
             if record.kind in ("created", "transition") and record.request_id is not None:
                 self._move(life, record, body)
-        subject = next((r.request_id for r in records if r.kind == "transition"), None)
-        who = life.name(first.request_id if first.kind == "event" and first.request_id else subject)
+        subject = first.request_id if first.kind == "event" else None
+        subject = subject or next((r.request_id for r in records if r.kind == "transition"), None)
+        who = "client" if kind == "requests_aborted" else life.name(subject)
         if kind in _SIGNS_OF_LIFE and not records:
             for one in (life.parent, *life.companions.values()):
                 if one.request_id == first.request_id:
                     one.heard = first.at
-        parts = [_fact(life, body), *_consequences(life, records)]
+        told_why = any(r.trigger == "fail_parent" for r in records)
+        parts = [_fact(life, body if not told_why else {**body, "error": ""}), *_consequences(life, records)]
         life.tell(first.at, who, "; ".join(part for part in parts if part), sign=not records)
 
     def _move(self, life: _Life, record: Logged, body: dict[str, Any]) -> None:
@@ -280,8 +292,8 @@ class _Teller:
             if lines:
                 lines.append("")
             number = "" if life.number is None else f", life {life.number}"
-            began = f" ({life.began})" if life.began else ""
-            what = "parent" if life.parent.state is not None or life.companions else "request"
+            began = f", logged {life.began}" if life.began else ""
+            what = "request" if life.number is None else "parent"
             lines.append(
                 f"{what} {printable(life.parent.request_id)}{number}: from {life.start:.3f} s of the host's clock"
                 + began
@@ -321,13 +333,13 @@ def _fact(life: _Life, body: dict[str, Any]) -> str:
                 return f"ended with finish reason {body['finish_reason']}"
             return f"has its output (finish reason {body['finish_reason']})"
         case "request_failed":
-            return f"reported a failure: {error}"
+            return "reported a failure" + (error and f": {error}")
         case "requests_aborted":
-            return f"the client aborted {life.names(body['request_ids'])}"
+            return f"aborted {life.names(life.own(body['request_ids']))}"
         case "replica_lost":
             return f"replica {body['replica_id']} of stage {body['stage_id']} was lost" + (error and f": {error}")
         case "forward_rejected":
-            return f"could not be handed to the next stage: {error}"
+            return "could not be handed to the next stage" + (error and f": {error}")
         case "parent_finished":
             return "is finished downstream"
         case "clock_ticked":
@@ -354,6 +366,7 @@ def _consequences(life: _Life, records: _Step) -> Iterator[str]:
     """What came of it: refusals, moves, and what the host was told."""
     forwarded = any(r.trigger == Trigger.FORWARD for r in records if r.kind == "transition")
     orders: list[str] = []
+    ended: list[str] = []
     for record in records:
         if record.kind in ("ignored", "rejected"):
             yield f"{record.kind} ({record.reason})"
@@ -368,7 +381,7 @@ def _consequences(life: _Life, records: _Step) -> Iterator[str]:
             elif record.trigger == Trigger.FORWARD:
                 yield "the bundle is complete"
             elif record.trigger == Trigger.FAIL and record.reason == FailureReason.PARENT_ENDED:
-                yield f"{life.name(record.request_id)} ends with the parent"
+                ended.append(life.name(record.request_id))
         elif record.kind == "action":
             order = _order(life, record.event)
             if record.trigger == "fail_parent":
@@ -376,8 +389,10 @@ def _consequences(life: _Life, records: _Step) -> Iterator[str]:
                 yield f"the parent {life.failure}"
             if order:
                 orders.append(order)
+    if ended:
+        yield f"{', '.join(ended)} failed with it"
     if orders:
-        yield "host: " + ", ".join(orders)
+        yield "host: " + "; ".join(orders)
 
 
 def _order(life: _Life, action: dict[str, Any]) -> str:
@@ -392,11 +407,8 @@ def _order(life: _Life, action: dict[str, Any]) -> str:
         case "release_requests":
             return f"release {life.names(action['request_ids'])}"
         case "acknowledge_abort":
-            known = {life.parent.request_id, *(one.request_id for one in life.companions.values())}
             outcomes = [
-                f"{life.name(request_id)} {outcome}"
-                for request_id, outcome in action["outcomes"].items()
-                if request_id in known
+                f"{life.name(known)} {action['outcomes'][known]}" for known in life.own(action["outcomes"])
             ]
             return f"acknowledge the abort ({', '.join(outcomes)})" if outcomes else ""
     return str(action["type"])

@@ -112,13 +112,13 @@ class Journal:
         self.event_seq = 0
         self.errors = 0
 
-    def check_idle(self) -> None:
-        """Raise ``ReentrantDispatch`` if an observer is being called."""
+    def begin(self, name: str, at: float) -> None:
+        """A step begins: ``name`` of the event that the records to come are caused by.
+
+        Raises ``ReentrantDispatch`` if an observer is being called.
+        """
         if self._delivering:
             raise ReentrantDispatch
-
-    def begin(self, name: str, at: float) -> None:
-        """A step begins: ``name`` of the event that the records to come are caused by."""
         self._event, self._at = name, at
         self.event_seq += 1
 

@@ -1,0 +1,1 @@
+"""Benchmarks: ratios between peers, measured in one run. ``python -m tests.bench [--quick]``."""
