@@ -352,10 +352,12 @@ def _run(source: LineSource, files: _Files, limits: Limits, *, skip_bad: bool, d
     text = json.dumps(data, indent=2) if as_json else render(summary, show.isatty())
     if files.summary is not None and not as_json:
         text += f"\nwritten: {', '.join(files.names)}"
-    with _naming("<stderr>" if files.to_stdout else STDIN):
-        print(text, file=show, flush=True)
-    if stopped is not None:
-        _say(stopped)
+    try:
+        with _naming("<stderr>" if files.to_stdout else STDIN):
+            print(text, file=show, flush=True)
+    finally:
+        if stopped is not None:
+            _say(stopped)
     return code
 
 
@@ -445,10 +447,11 @@ def _sections(summary: Summary) -> Iterator[_Section]:
     rows += [
         (f"wait {key[:-2]}", f"{wait[key]:.3f} s") for key in wait if key.endswith("_s") and wait[key] is not None
     ]
-    yield "Join wait (deferred to forwarded)", ("", ""), rows
+    yield "Join wait", ("", ""), rows
+    live = [f"{count:,} {kind}{'' if count == 1 else 's'}" for kind, count in _live(summary)]
     yield "Actions", ("type", "actions"), [(name, f"{count:,}") for name, count in summary.actions.items()]
     yield (
-        f"Still live (parents: {summary.live['parents']:,}, companions: {summary.live['companions']:,}), the oldest",
+        f"Still live ({' and '.join(live)}), the oldest",
         ("parent", "state", "for", "waiting for"),
         [
             (printable(one["request_id"]), one["state"], f"{one['age_s']:.3f} s", _awaited(one))
@@ -457,6 +460,11 @@ def _sections(summary: Summary) -> Iterator[_Section]:
     )
     bad: list[_Row] = [(line,) for line in summary.bad_lines["first"]]
     yield f"Skipped lines ({summary.bad_lines['count']:,}), the first", ("",), bad
+
+
+def _live(summary: Summary) -> Iterator[tuple[str, int]]:
+    yield "parent", summary.live["parents"]
+    yield "companion", summary.live["companions"]
 
 
 def _awaited(one: dict[str, Any]) -> str:

@@ -32,7 +32,7 @@ class Companion:
     machine = tables.COMPANION.value
 
     def __init__(self, request_id: str, role: str, group: Group, now: float) -> None:
-        self.state: str = _INITIAL[tables.COMPANION]
+        self.state = _INITIAL_COMPANION
         self.request_id = request_id
         self.role = role
         self.group = group
@@ -42,11 +42,6 @@ class Companion:
         """When it entered its state, monotonic seconds."""
         self.seen = now
         """When it last gave a sign of life."""
-
-    @property
-    def done(self) -> bool:
-        """Whether it counts as complete in the bundle."""
-        return self.state in _BUNDLED
 
     @property
     def parent_id(self) -> str:
@@ -96,7 +91,6 @@ class Group:
         "replica",
         "request_id",
         "sealed",
-        "seen",
         "seq",
         "since",
         "stage_id",
@@ -118,7 +112,7 @@ class Group:
         own_limits: Limits | None = None,
         limits: Limits | None = None,
     ) -> None:
-        self.state: str = _INITIAL[tables.PARENT]
+        self.state = _INITIAL_PARENT
         self.request_id = request_id
         self.life = life
         self.seq = seq
@@ -132,7 +126,7 @@ class Group:
         self.limits = limits
         """The limits in force if one of them bounds time, else ``None``."""
         self.replica: Replica | None = None
-        self.registered_at = self.since = self.seen = now
+        self.registered_at = self.since = now
         """When the parent entered its state; while deferred, when the current wait began."""
         self.stage_id: int | None = None
         """The stage of its last output."""
@@ -140,7 +134,7 @@ class Group:
         self.context: Any = None
         self.reason: FailureReason | None = None
         """Why it failed."""
-        self.alarm = math.inf
+        self.alarm = _NEVER
 
     @property
     def group(self) -> Group:
@@ -164,19 +158,17 @@ class Group:
 
     def roles(self) -> dict[str, str]:
         """``{role: companion id}`` in role order, a new dictionary."""
-        return {companion.role: companion.request_id for companion in self.companions.values()}
+        roles = {}
+        for role, companion in self.companions.items():
+            roles[role] = companion.request_id
+        return roles
 
     def all_done(self) -> bool:
         """Whether every companion is done."""
         for companion in self.companions.values():  # noqa: SIM110 - a third of the time of all(...)
-            if companion.state not in _BUNDLED:
+            if companion.state not in DONE:
                 return False
         return True
-
-    @property
-    def waiting(self) -> bool:
-        """Whether its own output is here and waits to be handed over."""
-        return self.state in _WAITING
 
     def can_finish(self) -> bool:
         """Whether it may finish now with nothing missing."""
@@ -184,7 +176,7 @@ class Group:
 
     def missing(self) -> dict[str, str]:
         """``{role: companion id}`` of the outputs that the bundle lacks, in role order."""
-        return {c.role: c.request_id for c in self.companions.values() if c.state not in _BUNDLED}
+        return {c.role: c.request_id for c in self.companions.values() if c.state not in DONE}
 
     def bundle(self) -> list[Any]:
         """The companions' outputs in role order, by reference."""
@@ -234,7 +226,12 @@ class Group:
         """``record`` runs on ``replica``."""
         _START[record.machine](record, now, journal)
         record.replica = replica
-        record.seen = now
+        self.progress(record, now)
+
+    def progress(self, record: Group | Companion, now: float) -> None:
+        """``record`` gave a sign of life. Only a companion's counts for a limit."""
+        if record is not self:
+            record.seen = now  # type: ignore[union-attr]
 
     def defer(
         self,
@@ -293,9 +290,12 @@ class Group:
         companion.output = None
         return companion.request_id
 
-    def finish(self, now: float, journal: Journal | None, actions: list[Action]) -> None:
-        """The downstream stages are over with the parent."""
-        self._abort(self._open(None), actions)
+    def finish(self, now: float, journal: Journal | None, actions: list[Action] | None) -> None:
+        """The downstream stages are over with the parent. ``actions``: ``None`` if nobody is to carry them out."""
+        if actions is None:
+            actions = []
+        else:
+            self._abort(self._open(None), actions)
         _FINISH(self, now, journal)
         self._settle(_COUPLED[self.sealed][self.state], None, now, journal, actions)
 
@@ -441,7 +441,10 @@ _DEFER, _FORWARD, _FINISH = (
 _CLEAN_PARENT, _CLEAN_COMPANION = (_fires(kind, Trigger.CLEAN) for kind in (tables.PARENT, tables.COMPANION))
 _COMPLETE = _fires(tables.COMPANION, Trigger.COMPLETE)
 
-_INITIAL = {kind: str.__str__(state) for kind, state in tables.INITIAL.items()}
+_INITIAL_PARENT, _INITIAL_COMPANION = (
+    str.__str__(tables.INITIAL[kind]) for kind in (tables.PARENT, tables.COMPANION)
+)
+_NEVER = math.inf
 _FINAL_PARENT = str.__str__(tables.FINAL[tables.PARENT])
 _OPEN = _plain(tables.OPEN_COMPANION)
 
@@ -500,11 +503,11 @@ _COUPLED_BY: dict[bool, dict[str, dict[str, _Rows]]] = {
     for sealed, coupled in _COUPLED.items()
 }
 #: States of a parent from which it can be forwarded.
-_WAITING = _plain(row.source for row in tables.PARENT_ROWS if row.trigger is Trigger.FORWARD)
+WAITING = _plain(row.source for row in tables.PARENT_ROWS if row.trigger is Trigger.FORWARD)
 #: States of a parent from which it can finish.
 _CAN_FINISH = _plain(row.source for row in tables.PARENT_ROWS if row.trigger is Trigger.FINISH)
 #: States of a companion whose output is in the bundle.
-_BUNDLED = frozenset().union(
+DONE = frozenset().union(
     *(_plain(row.companions) for row in tables.COUPLING_ROWS if row.trigger is Trigger.FORWARD)
 )
 

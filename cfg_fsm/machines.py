@@ -43,14 +43,12 @@ class SlimEvent(Event):
         """
         source = model.state
         rows = self.transitions.get(source)
-        if rows is None or (rows[0].conditions and not self._admits(rows[0], model)):
-            raise InvalidTransition(
-                machine=str(self.machine.name).removesuffix(": "),
-                state=source,
-                trigger=self.name,
-                request_id=getattr(model, "request_id", None),
-            )
-        dest = rows[0].dest  # the only row: ``validate_rows``
+        if rows is None:
+            raise self._refusal(model)
+        row = rows[0]  # the only one: ``validate_rows``
+        if row.conditions and not self._admits(row, model):
+            raise self._refusal(model)
+        dest = row.dest
         if dest != source:
             model.state = dest
             if now is not None:
@@ -58,6 +56,14 @@ class SlimEvent(Event):
         if journal is not None:
             journal.transition(model, self.name, source, reason)
         return True
+
+    def _refusal(self, model: Any) -> InvalidTransition:
+        return InvalidTransition(
+            machine=str(self.machine.name).removesuffix(": "),
+            state=model.state,
+            trigger=self.name,
+            request_id=getattr(model, "request_id", None),
+        )
 
     def _admits(self, row: Transition, model: Any) -> bool:
         """Whether the guard of the row holds."""

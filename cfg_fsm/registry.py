@@ -246,7 +246,7 @@ class Registry:
         return accepted(record.life)
 
     def _progress(self, record: Record, event: ev.RequestProgressed | ev.KvReady, _: Choice) -> Dispatched:
-        record.seen = self._now
+        record.group.progress(record, self._now)
         return accepted(record.life)
 
     def _parent_output(self, record: Record, event: ev.ParentOutputReady, _: Choice) -> Dispatched:

@@ -70,7 +70,8 @@ class Summary:
 class ActionWriter:
     """Writes each action as a line of JSON, in the shape of ``Action.to_dict()``, to a binary stream.
 
-    ``name``: what errors call the stream. Raises ``OSError`` if that fails, ``PydanticSerializationError`` for a payload that is no JSON.
+    ``name``: what errors call the stream. Raises ``OSError`` if it cannot be written,
+    ``PydanticSerializationError`` for a payload that is no JSON.
     """
 
     def __init__(self, stream: BinaryIO, name: str | None = None) -> None:

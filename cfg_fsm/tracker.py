@@ -14,11 +14,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from cfg_fsm.actions import Action
 from cfg_fsm.audit.record import Journal, Observer
 from cfg_fsm.deadlines import Deadlines
 from cfg_fsm.events import Limits
-from cfg_fsm.group import Cause, Companion, Group
+from cfg_fsm.group import DONE, WAITING, Cause, Companion, Group
 from cfg_fsm.states import FailureReason, IgnoredReason, RejectedReason
 from cfg_fsm.tables import Verdict
 from cfg_fsm.tombstones import Tombstone, Tombstones
@@ -136,7 +135,7 @@ class CfgCompanionTracker:
         if parent_id in self._companions:
             self._refuse(RejectedReason.ID_IN_USE, parent_id)
         else:
-            self._open(parent_id, now).announced = True
+            (self._groups.get(parent_id) or self._open(parent_id, now)).announced = True
         if journal is not None:
             journal.deliver()
 
@@ -182,17 +181,21 @@ class CfgCompanionTracker:
         group = self._groups.get(parent_id)
         if group is None:
             return []
-        return [c.output for c in group.companions.values() if c.output is not None]
+        outputs = []
+        for companion in group.companions.values():
+            if companion.output is not None:
+                outputs.append(companion.output)
+        return outputs
 
     def is_companion_done(self, companion_id: str) -> bool:
         """Whether ``on_companion_completed`` was called for it."""
         companion = self._companions.get(companion_id)
-        return companion is not None and companion.done
+        return companion is not None and companion.state in DONE
 
     def on_companion_completed(self, companion_id: str) -> str | None:
         """Mark it done. The parent's id if that is pending and this was the last one it waited for."""
         companion = self._companions.get(companion_id)
-        if companion is None or companion.done:
+        if companion is None or companion.state in DONE:
             reason = IgnoredReason.UNKNOWN if companion is None else IgnoredReason.DUPLICATE
             self._ignore("on_companion_completed", reason, companion_id, companion)
             return None
@@ -208,7 +211,7 @@ class CfgCompanionTracker:
             )  # fmt: skip
         if journal is not None:
             journal.deliver()
-        return group.request_id if group.waiting and group.all_done() else None
+        return group.request_id if group.state in WAITING and group.all_done() else None
 
     def defer_parent(self, parent_id: str, engine_outputs: Any, stage_id: int) -> None:
         """Hold the parent's own output, by reference; the last one wins, the first defer's deadline stays."""
@@ -232,7 +235,7 @@ class CfgCompanionTracker:
     def pop_pending_parent(self, parent_id: str) -> dict[str, Any] | None:
         """Take back what was deferred: ``{"engine_outputs", "stage_id"}``; ``None`` if nothing is pending."""
         group = self._groups.get(parent_id)
-        if group is None or not group.waiting:
+        if group is None or group.state not in WAITING:
             return None
         now, journal = self._clock(), self._journal
         if journal is not None:
@@ -322,8 +325,8 @@ class CfgCompanionTracker:
             "live": len(self._groups) + len(self._companions),
             "live_parents": len(self._groups),
             "live_companions": len(self._companions),
-            "deferred": sum(group.waiting for group in self._groups.values()),
-            "done_without_output": sum(c.done and c.output is None for c in self._companions.values()),
+            "deferred": sum(group.state in WAITING for group in self._groups.values()),
+            "done_without_output": sum(c.state in DONE and c.output is None for c in self._companions.values()),
             "deadlines": len(self._deadlines),
             "tombstones": len(self._tombstones),
             "parents_registered": self._opened,
@@ -336,23 +339,25 @@ class CfgCompanionTracker:
     # -- inside -------------------------------------------------------------------------------------------
 
     def _open(self, parent_id: str, now: float) -> _Tracked:
-        """The parent's group, a new one if need be."""
-        group = self._groups.get(parent_id)
-        if group is None:
-            last = self._ended(parent_id, now)
-            self._opened += 1
-            # Streaming, so that the orchestrator may defer again what it has popped.
-            life = 1 if last is None else last.life + 1
-            group = _Tracked(parent_id, life, self._opened, now, False, True, None, self._limits)
-            group.superseded = ()
-            self._groups[parent_id] = group
-            if self._journal is not None:
-                self._journal.created(group)
+        """A new group for a parent that has none."""
+        last = self._ended(parent_id, now)
+        self._opened += 1
+        # Streaming, so that the orchestrator may defer again what it has popped.
+        group = _Tracked(
+            parent_id, 1 if last is None else last.life + 1, self._opened, now, False, True, None, self._limits
+        )
+        group.superseded = ()
+        self._groups[parent_id] = group
+        if self._journal is not None:
+            self._journal.created(group)
         return group
 
     def _ended(self, parent_id: str, now: float) -> Tombstone | None:
-        if self._tombstones.expire_at <= now:
-            self._tombstones.expire(now)
+        """What is remembered of the parent's last group."""
+        last = self._tombstones.get(parent_id)
+        if last is None or self._tombstones.expire_at > now:
+            return last
+        self._tombstones.expire(now)
         return self._tombstones.get(parent_id)
 
     def _supersede(self, group: _Tracked, role: str, now: float) -> None:
@@ -370,16 +375,15 @@ class CfgCompanionTracker:
             self._close(group, now, aborted=False)
 
     def _overdue(self, timeout_s: float, now: float) -> list[_Tracked]:
-        return [g for g in self._groups.values() if g.waiting and g.since + timeout_s <= now]
+        return [g for g in self._groups.values() if g.state in WAITING and g.since + timeout_s <= now]
 
     def _close(self, group: _Tracked, now: float, *, aborted: bool) -> list[str]:
         """End the group: finished if its bundle was complete, else aborted. Its other ids."""
-        actions: list[Action] = []
         if group.can_finish() and not aborted:
-            group.finish(now, self._journal, actions)
+            group.finish(now, self._journal, None)
             self._finished += 1
         else:
-            group.fail(group, Cause(FailureReason.ABORTED, ""), now, self._journal, actions)
+            group.fail(group, Cause(FailureReason.ABORTED, ""), now, self._journal, [])
             self._aborted += 1
         ids = []
         for companion in group.companions.values():
@@ -389,6 +393,8 @@ class CfgCompanionTracker:
         if self._limits is not None:
             self._deadlines.disarm(group)
         if group.announced:
+            if self._tombstones.expire_at <= now:
+                self._tombstones.expire(now)
             self._tombstones.add(Tombstone(group.request_id, group.life, now, (group.request_id,)))
         group.companions.clear()  # the records refer to each other: let them go without the collector
         if group.superseded:

@@ -722,9 +722,10 @@ def r9_registration_is_all_or_nothing(step: Step) -> None:
     if step.name not in ("parent_registered", "companion_registered"):
         return
     event, accepted = step.event, step.answer.disposition == "accepted"
-    new = [event.companion_id]
     if step.name == "parent_registered":
         new = [event.parent_id, *(event.companions or {}).values()]
+    else:
+        new = [event.companion_id]
     born = set(step.after.records) - set(step.before.records)
     require(born == (set(new) if accepted else set()), "R9: a registration is taken in whole or not at all", step)
     require(step.answer.disposition == step.foreseen.disposition, "R9: the door opens by its rules", step)

@@ -1,8 +1,8 @@
 """Ours against the original, call by call: equal, except where a row of one table says exactly how it differs.
 
-``TABLE`` holds the permitted differences. A row does not excuse a wrong result; it says what the original would have
-answered had its fault not been there, mostly by keeping from it the one call that it must not get. ``Guarded`` is the
-original with the rows applied, and to that ours is equal in every result, always.
+``TABLE`` holds the permitted differences. A row does not excuse a wrong result; it says what the original would
+have answered had its fault not been there, mostly by keeping from it the one call that it must not get.
+``Guarded`` is the original with the rows applied, and to that ours is equal in every result, always.
 """
 
 from __future__ import annotations
@@ -130,8 +130,8 @@ class Guarded:
 
 
 class RoleTakenOver(Row):
-    """The old companion leaves every map at once. Its id comes back with the group's, after the companions', unless
-    it has become the id of something else that is live."""
+    """The old companion leaves every map at once. Its id comes back with the group's, after the companions',
+    unless it was used again since."""
 
     name = "role registered again with another id"
     shows = [
