@@ -1,0 +1,128 @@
+"""The registry's books: which request is live, which has ended, which deadline is set, what has happened.
+
+They are kept here and nowhere else. Records come in by ``admit`` and go with their group by ``close``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import cast
+
+from cfg_fsm.actions import AbortRequests, Action, Dispatched, Disposition, ReleaseRequests, accepted
+from cfg_fsm.audit.record import Journal
+from cfg_fsm.deadlines import Deadlines
+from cfg_fsm.events import Limits
+from cfg_fsm.group import Cause, Companion, Group
+from cfg_fsm.states import IgnoredReason, RejectedReason
+from cfg_fsm.tables import Verdict
+from cfg_fsm.tombstones import Tombstone, Tombstones
+
+Record = Group | Companion
+
+
+class Books:
+    """What a registry knows. ``journal``: ``None`` if nobody observes."""
+
+    __slots__ = (
+        "deadlines", "events", "failed", "finished", "forwarded", "ignored", "journal", "limits", "now", "parents",
+        "registered", "rejected", "requests", "timed", "tombstones",
+    )  # fmt: skip
+
+    def __init__(self, limits: Limits, journal: Journal | None) -> None:
+        self.limits = limits
+        self.timed = timed(limits)
+        """The limits if one of them bounds time."""
+        self.journal = journal
+        self.now = 0.0
+        """Monotonic seconds; never goes back."""
+        self.requests: dict[str, Record] = {}
+        """Every live request by its id; groups in order of registration."""
+        self.deadlines: Deadlines[Group] = Deadlines()
+        self.tombstones = Tombstones(limits.tombstones, limits.tombstone_s)
+        self.events = 0
+        self.registered = 0
+        """Parents so far; the last one's number is its group's ``seq``."""
+        self.parents = 0
+        """Live parents."""
+        self.forwarded = 0
+        self.finished = 0
+        self.failed: Counter[str] = Counter()
+        self.ignored: Counter[str] = Counter()
+        self.rejected: Counter[str] = Counter()
+
+    def admit(self, record: Record) -> None:
+        """A new record is live."""
+        self.requests[record.request_id] = record
+        self.tombstones.forget(record.request_id)
+        if self.journal is not None:
+            self.journal.created(record)
+        if record.group.limits is not None:
+            self.arm(record)
+
+    def arm(self, record: Record) -> None:
+        """The state of ``record`` may have brought a new deadline."""
+        for due in record.group.deadlines(record):
+            self.deadlines.arm(record.group, due.when)
+
+    def answer(self, group: Group, actions: list[Action]) -> Dispatched:
+        """The answer to an event that the group took in, with what it said."""
+        if not actions and not group.ended:
+            return accepted(group.life)
+        self.close(group, actions)
+        return Dispatched("accepted", None, tuple(actions), group.life)
+
+    def fail(self, record: Record, cause: Cause) -> list[Action]:
+        """``record`` fails and its group ends; what there is to do."""
+        actions: list[Action] = []
+        record.group.fail(record, cause, self.now, self.journal, actions)
+        self.close(record.group, actions)
+        return actions
+
+    def close(self, group: Group, actions: list[Action]) -> None:
+        """The group has said ``actions``: count and audit them. If it has ended, forget it, but for its tombstone
+        (R7), and have its ids released."""
+        if group.ended:
+            ids = group.request_ids()
+            unheard = next((action.request_ids for action in actions if type(action) is AbortRequests), None)
+            for request_id in ids:
+                del self.requests[request_id]
+            self.parents -= 1
+            if group.limits is not None:
+                self.deadlines.disarm(group)
+            self.tombstones.add(Tombstone(group.request_id, group.life, self.now, ids, unheard))
+            group.companions.clear()  # the records refer to each other: let them go without the collector
+            if group.reason is None:
+                self.finished += 1
+            else:
+                self.failed[group.reason.value] += 1
+            actions.append(ReleaseRequests(ids))
+        else:
+            self.forwarded += 1  # the one thing that is said of a group that goes on
+        if self.journal is not None:
+            for action in actions:
+                self.journal.action(action, group.request_id, group.life)
+
+    def refused(
+        self,
+        verdict: Verdict,
+        reason: IgnoredReason | RejectedReason,
+        actions: list[Action],
+        record: Record | None = None,
+        request_id: str | None = None,
+        parent_id: str | None = None,
+        life: int | None = None,
+    ) -> Dispatched:
+        """The answer to an event that was ignored or rejected: counted and audited."""
+        (self.ignored if verdict is Verdict.IGNORED else self.rejected)[reason.value] += 1
+        if self.journal is not None:
+            self.journal.refused(
+                verdict.value, reason.value, request_id=request_id, record=record, parent_id=parent_id, life=life
+            )
+            for action in actions:
+                self.journal.action(action, parent_id, life)
+        return Dispatched(cast(Disposition, verdict.value), reason, tuple(actions), life)
+
+
+def timed(limits: Limits) -> Limits | None:
+    """The limits if one of them bounds time, else ``None``."""
+    return limits if limits.bounds_time else None
