@@ -9,16 +9,38 @@ handled there.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from cfg_fsm import tables
 from cfg_fsm.actions import AbortRequests, Action, FailParent, ForwardParent
 from cfg_fsm.audit.record import Journal
 from cfg_fsm.events import Limits
-from cfg_fsm.machines import MACHINES, SlimEvent
-from cfg_fsm.states import FailureReason, MachineKind, Trigger
-from cfg_fsm.tables import CouplingRow, DeadlineRow, Quantifier
+from cfg_fsm.resolved import (
+    CAN_FINISH,
+    CLEAN_COMPANION,
+    CLEAN_PARENT,
+    COMPLETE,
+    COUPLED,
+    COUPLED_BY,
+    DEADLINES,
+    DEFER,
+    DONE,
+    ENABLED_BY,
+    FAIL,
+    FINAL_PARENT,
+    FINISH,
+    FORWARD,
+    INITIAL_COMPANION,
+    INITIAL_PARENT,
+    OPEN,
+    START,
+    CoupledRow,
+)
+from cfg_fsm.states import FailureReason, Trigger
+from cfg_fsm.tables import DeadlineRow
+
+_NEVER = math.inf
 
 #: A stage's replica that a request runs on: ``(stage_id, replica_id)``.
 Replica = tuple[int, int]
@@ -32,7 +54,7 @@ class Companion:
     machine = tables.COMPANION.value
 
     def __init__(self, request_id: str, role: str, group: Group, now: float) -> None:
-        self.state = _INITIAL_COMPANION
+        self.state = INITIAL_COMPANION
         self.request_id = request_id
         self.role = role
         self.group = group
@@ -112,7 +134,7 @@ class Group:
         own_limits: Limits | None = None,
         limits: Limits | None = None,
     ) -> None:
-        self.state = _INITIAL_PARENT
+        self.state = INITIAL_PARENT
         self.request_id = request_id
         self.life = life
         self.seq = seq
@@ -172,7 +194,7 @@ class Group:
 
     def can_finish(self) -> bool:
         """Whether it may finish now with nothing missing."""
-        return self.state in _CAN_FINISH and self.all_done()
+        return self.state in CAN_FINISH and self.all_done()
 
     def missing(self) -> dict[str, str]:
         """``{role: companion id}`` of the outputs that the bundle lacks, in role order."""
@@ -185,13 +207,13 @@ class Group:
     @property
     def ended(self) -> bool:
         """Whether all machines of the group are cleaned."""
-        return self.state == _FINAL_PARENT
+        return self.state == FINAL_PARENT
 
     def deadlines(self, record: Group | Companion) -> list[Due]:
         """The deadlines that ``record`` has in its state."""
         found: list[Due] = []
         if self.limits is not None:
-            for row in _DEADLINES.get((record.machine, record.state), ()):
+            for row in DEADLINES.get((record.machine, record.state), ()):
                 limit = getattr(self.limits, row.limit)
                 if limit is not None:
                     found.append(Due(getattr(record, row.since) + limit, record, row))
@@ -218,13 +240,13 @@ class Group:
     def seal(self, now: float, journal: Journal | None, actions: list[Action]) -> None:
         """Close the set of companions."""
         self.sealed = True
-        self._settle(_COUPLED[self.sealed][self.state], None, now, journal, actions)
+        self._settle(COUPLED[self.sealed][self.state], None, now, journal, actions)
 
     def start(
         self, record: Group | Companion, replica: Replica | None, now: float, journal: Journal | None
     ) -> None:
         """``record`` runs on ``replica``."""
-        _START[record.machine](record, now, journal)
+        START[record.machine](record, now, journal)
         record.replica = replica
         self.progress(record, now)
 
@@ -244,8 +266,8 @@ class Group:
     ) -> None:
         """The parent's own output is here; it replaces one that still waits."""
         source = self.state
-        _DEFER(self, now, journal)
-        rows = _ENABLED_BY[self.sealed][source][self.state]
+        DEFER(self, now, journal)
+        rows = ENABLED_BY[self.sealed][source][self.state]
         self.stage_id, self.engine_outputs, self.context = stage_id, engine_outputs, context
         if rows:
             self._settle(rows, None, now, journal, actions)
@@ -254,9 +276,9 @@ class Group:
         self, companion: Companion, output: Any, now: float, journal: Journal | None, actions: list[Action]
     ) -> None:
         """The companion's output is here: stored and marked in one step (R6)."""
-        _COMPLETE(companion, now, journal)
+        COMPLETE(companion, now, journal)
         companion.output = output
-        rows = _COUPLED_BY[self.sealed][companion.state][self.state]
+        rows = COUPLED_BY[self.sealed][companion.state][self.state]
         if rows:
             self._settle(rows, None, now, journal, actions)
 
@@ -270,23 +292,23 @@ class Group:
     ) -> None:
         """``record`` fails, and with it the group."""
         if isinstance(record, Companion):
-            _FAIL[record.machine](record, now, journal, cause.reason)
+            FAIL[record.machine](record, now, journal, cause.reason)
         else:
             self._fail_parent(None, cause, now, journal, actions)
-        self._settle(_COUPLED[self.sealed][self.state], cause, now, journal, actions)
+        self._settle(COUPLED[self.sealed][self.state], cause, now, journal, actions)
 
     def hand_over(self, now: float, journal: Journal | None, reason: FailureReason | None = None) -> None:
         """The parent's output goes to the host. ``reason``: why, if not for a complete bundle."""
-        _FORWARD(self, now, journal, reason)
+        FORWARD(self, now, journal, reason)
         # The host has it now. The companions' outputs stay: a streaming parent is forwarded with them again.
         self.engine_outputs = self.context = None
 
     def supersede(self, role: str, now: float, journal: Journal | None) -> str:
         """Another companion takes ``role``: the one that has it fails and leaves the group. Its id."""
         companion = self.companions[role]
-        if companion.state in _OPEN:
-            _FAIL[companion.machine](companion, now, journal, FailureReason.SUPERSEDED)
-        _CLEAN_COMPANION(companion, now, journal)
+        if companion.state in OPEN:
+            FAIL[companion.machine](companion, now, journal, FailureReason.SUPERSEDED)
+        CLEAN_COMPANION(companion, now, journal)
         companion.output = None
         return companion.request_id
 
@@ -296,14 +318,14 @@ class Group:
             actions = []
         else:
             self._abort(self._open(None), actions)
-        _FINISH(self, now, journal)
-        self._settle(_COUPLED[self.sealed][self.state], None, now, journal, actions)
+        FINISH(self, now, journal)
+        self._settle(COUPLED[self.sealed][self.state], None, now, journal, actions)
 
     # -- the coupling rows --------------------------------------------------------------------------------
 
     def _settle(
         self,
-        rows: tuple[_Coupled, ...],
+        rows: tuple[CoupledRow, ...],
         cause: Cause | None,
         now: float,
         journal: Journal | None,
@@ -312,7 +334,7 @@ class Group:
         """Run the coupling rows to a fixed point; ``rows`` are those that what just happened may satisfy."""
         while rows:
             for row in rows:
-                every, states, effect = row.every, row.companions, row.effect
+                every, states = row.every, row.companions
                 found = []
                 for companion in self.companions.values():
                     if companion.state in states:
@@ -321,8 +343,8 @@ class Group:
                         break
                 else:
                     if found or every:
-                        effect(self, row, found, cause, now, journal, actions)
-                        rows = _COUPLED[self.sealed][self.state]
+                        _EFFECTS[row.fires](self, row, found, cause, now, journal, actions)
+                        rows = COUPLED[self.sealed][self.state]
                         break
             else:
                 return
@@ -358,15 +380,15 @@ class Group:
         self._fail_parent(found[0], cause, now, journal, actions)
 
     def _fail_companions(
-        self, row: _Coupled, found: Sequence[Companion], _: Any, now: float, journal: Journal | None, __: Any
+        self, row: CoupledRow, found: Sequence[Companion], _: Any, now: float, journal: Journal | None, __: Any
     ) -> None:
         for companion in found:
-            _FAIL[companion.machine](companion, now, journal, row.reason)
+            FAIL[companion.machine](companion, now, journal, row.reason)
 
     def _clean(self, _: Any, __: Any, ___: Any, now: float, journal: Journal | None, ____: Any) -> None:
-        _CLEAN_PARENT(self, now, journal)
+        CLEAN_PARENT(self, now, journal)
         for companion in self.companions.values():
-            _CLEAN_COMPANION(companion, now, journal)
+            CLEAN_COMPANION(companion, now, journal)
 
     def _fail_parent(
         self,
@@ -383,7 +405,7 @@ class Group:
         still_runs = self._open(cause.lost, None if cause.reason in tables.STOPPED_BY else companion)
         if companion is not None or cause.reason not in tables.STOPPED_BY:
             still_runs.insert(0, self.request_id)
-        _FAIL[self.machine](self, now, journal, reason)
+        FAIL[self.machine](self, now, journal, reason)
         self.reason = reason
         if reason is not FailureReason.ABORTED:  # a client that aborted wants no failure
             actions.append(
@@ -405,7 +427,7 @@ class Group:
         which has failed but was not stopped by what it failed for."""
         ids = []
         for companion in self.companions.values():
-            if companion is also or (companion.state in _OPEN and (lost is None or companion.replica != lost)):
+            if companion is also or (companion.state in OPEN and (lost is None or companion.replica != lost)):
                 ids.append(companion.request_id)
         return ids
 
@@ -415,104 +437,13 @@ class Group:
             actions.append(AbortRequests(request_ids))
 
 
-# ---------------------------------------------------------------------------
-# The tables, resolved once: plain strings and sets in place of enumeration members, rows by what satisfies them
-# ---------------------------------------------------------------------------
-
-
-def _plain(states: Iterable[str]) -> frozenset[str]:
-    return frozenset(str.__str__(state) for state in states)
-
-
-def _fires(kind: MachineKind, trigger: Trigger) -> Callable[..., bool]:
-    event = MACHINES[kind].events[trigger.value]
-    assert isinstance(event, SlimEvent)
-    return event.trigger
-
-
-def _by_machine(trigger: Trigger) -> dict[str, Callable[..., bool]]:
-    return {kind.value: _fires(kind, trigger) for kind in MachineKind}
-
-
-_START, _FAIL = _by_machine(Trigger.START), _by_machine(Trigger.FAIL)
-_DEFER, _FORWARD, _FINISH = (
-    _fires(tables.PARENT, trigger) for trigger in (Trigger.DEFER, Trigger.FORWARD, Trigger.FINISH)
-)
-_CLEAN_PARENT, _CLEAN_COMPANION = (_fires(kind, Trigger.CLEAN) for kind in (tables.PARENT, tables.COMPANION))
-_COMPLETE = _fires(tables.COMPANION, Trigger.COMPLETE)
-
-_INITIAL_PARENT, _INITIAL_COMPANION = (
-    str.__str__(tables.INITIAL[kind]) for kind in (tables.PARENT, tables.COMPANION)
-)
-_NEVER = math.inf
-_FINAL_PARENT = str.__str__(tables.FINAL[tables.PARENT])
-_OPEN = _plain(tables.OPEN_COMPANION)
-
-
-class _Coupled:
-    """A coupling row, resolved."""
-
-    __slots__ = ("companions", "effect", "every", "parent", "reason", "sealed")
-
-    def __init__(self, row: CouplingRow) -> None:
-        self.parent = _plain(row.parent)
-        self.sealed = row.sealed
-        self.every = row.quantifier is Quantifier.EVERY
-        self.companions = _plain(row.companions)
-        self.reason = row.reason
-        self.effect: _Effect = _EFFECTS[row.fires, row.trigger]
-
-
+#: What a satisfied coupling row does: row, companions found, cause, now, journal, actions.
 _Effect: TypeAlias = Callable[
-    [Group, _Coupled, Sequence[Companion], "Cause | None", float, "Journal | None", list[Action]], None
+    [Group, CoupledRow, Sequence[Companion], "Cause | None", float, "Journal | None", list[Action]], None
 ]
 _EFFECTS: dict[tuple[str, Trigger], _Effect] = {
     ("parent", Trigger.FORWARD): Group._forward,
     ("parent", Trigger.FAIL): Group._fail_because_of,
     ("companion", Trigger.FAIL): Group._fail_companions,
     ("group", Trigger.CLEAN): Group._clean,
-}
-_ROWS = tuple(_Coupled(row) for row in tables.COUPLING_ROWS)
-_Rows: TypeAlias = tuple[_Coupled, ...]
-_PARENT_STATES, _COMPANION_STATES = (_plain(tables.STATES[kind]) for kind in (tables.PARENT, tables.COMPANION))
-
-#: Coupling rows by whether the group is sealed and by the parent's state. Every row names some of the parent's
-#: states, so no other row can be satisfied.
-_COUPLED: dict[bool, dict[str, _Rows]] = {
-    sealed: {
-        state: tuple(row for row in _ROWS if state in row.parent and (sealed or not row.sealed))
-        for state in _PARENT_STATES
-    }
-    for sealed in (False, True)
-}
-#: Those of them that the parent may satisfy by a move: by the state it left, then by the one it entered. A row
-#: that names both is none of them: it would have been satisfied before, and between two events none is.
-_ENABLED_BY: dict[bool, dict[str, dict[str, _Rows]]] = {
-    sealed: {
-        source: {dest: tuple(row for row in rows if source not in row.parent) for dest, rows in coupled.items()}
-        for source in _PARENT_STATES
-    }
-    for sealed, coupled in _COUPLED.items()
-}
-#: Those of them that a companion may satisfy by entering a state: by its state, then by the parent's.
-_COUPLED_BY: dict[bool, dict[str, dict[str, _Rows]]] = {
-    sealed: {
-        state: {parent: tuple(row for row in rows if state in row.companions) for parent, rows in coupled.items()}
-        for state in _COMPANION_STATES
-    }
-    for sealed, coupled in _COUPLED.items()
-}
-#: States of a parent from which it can be forwarded.
-WAITING = _plain(row.source for row in tables.PARENT_ROWS if row.trigger is Trigger.FORWARD)
-#: States of a parent from which it can finish.
-_CAN_FINISH = _plain(row.source for row in tables.PARENT_ROWS if row.trigger is Trigger.FINISH)
-#: States of a companion whose output is in the bundle.
-DONE = frozenset().union(
-    *(_plain(row.companions) for row in tables.COUPLING_ROWS if row.trigger is Trigger.FORWARD)
-)
-
-_DEADLINES: dict[tuple[str, str], tuple[DeadlineRow, ...]] = {
-    (kind.value, state): tuple(row for row in tables.DEADLINE_ROWS if row.machine is kind and state in row.states)
-    for kind in MachineKind
-    for state in (str.__str__(state) for state in tables.STATES[kind])
 }

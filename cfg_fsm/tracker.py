@@ -17,7 +17,8 @@ from typing import Any
 from cfg_fsm.audit.record import Journal, Observer
 from cfg_fsm.deadlines import Deadlines
 from cfg_fsm.events import Limits
-from cfg_fsm.group import DONE, WAITING, Cause, Companion, Group
+from cfg_fsm.group import Cause, Companion, Group
+from cfg_fsm.resolved import DONE, WAITING
 from cfg_fsm.states import FailureReason, IgnoredReason, RejectedReason
 from cfg_fsm.tables import Verdict
 from cfg_fsm.tombstones import Tombstone, Tombstones
