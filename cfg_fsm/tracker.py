@@ -35,6 +35,16 @@ class _Tracked(Group):
     superseded: tuple[str, ...]
     """Ids of companions whose role went to another id; they are handed out with the group for abort."""
 
+    def missing(self) -> dict[str, str]:
+        """``{role: companion id}`` of those that are not done, or done without an output."""
+        return {c.role: c.request_id for c in self.companions.values() if c.state not in DONE or c.output is None}
+
+
+class _OnlyDeferred(Tombstone):
+    """Of a parent that was never registered: it may be deferred again."""
+
+    __slots__ = ()
+
 
 class CfgCompanionTracker:
     """The 15 methods of vLLM-Omni 0.30.0's ``CfgCompanionTracker``: same names, parameters, results, ordering.
@@ -99,7 +109,7 @@ class CfgCompanionTracker:
         self._tombstones = Tombstones(limits.tombstones, limits.tombstone_s)
         self._opened = 0
         self._finished = 0
-        self._aborted = 0
+        self._failed: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
 
     # -- the original's methods ---------------------------------------------------------------------------
@@ -151,17 +161,16 @@ class CfgCompanionTracker:
             if known is not None and known.role == role and known.group.request_id == parent_id:
                 self._refuse(IgnoredReason.DUPLICATE, companion_id, known)
             else:
-                self._refuse(RejectedReason.ID_IN_USE, companion_id, known)
+                self._refuse(RejectedReason.ID_IN_USE, companion_id, asked_by=parent_id)
         elif parent_id in companions:
-            self._refuse(RejectedReason.NOT_A_PARENT, parent_id, companions[parent_id])
+            self._refuse(RejectedReason.NOT_A_PARENT, companion_id, asked_by=parent_id)
         else:
             group = self._groups.get(parent_id) or self._open(parent_id, now)
             group.announced = True
             if role in group.companions:
                 self._supersede(group, role, now)
-            if self._superseded and companion_id in self._superseded:  # it is this companion's id now
-                before = self._superseded.pop(companion_id)
-                before.superseded = tuple(other for other in before.superseded if other != companion_id)
+            if self._superseded:
+                self._reclaim(companion_id)
             companion = companions[companion_id] = group.join(role, companion_id, now)
             if journal is not None:
                 journal.created(companion)
@@ -222,10 +231,11 @@ class CfgCompanionTracker:
         group = self._groups.get(parent_id)
         if group is None and parent_id in self._companions:
             self._refuse(IgnoredReason.NOT_A_PARENT, parent_id, self._companions[parent_id])
-        elif group is None and self._ended(parent_id, now) is not None:
+        elif group is None and type(self._ended(parent_id, now)) is Tombstone:
             self._refuse(IgnoredReason.ENDED, parent_id)
         else:
             group = group or self._open(parent_id, now)
+            group.reason = None  # if a deadline had ended its last wait, this is another one
             group.defer(stage_id, engine_outputs, None, now, journal, [])
             if self._limits is not None:
                 for due in group.deadlines(group):
@@ -307,7 +317,8 @@ class CfgCompanionTracker:
             for group in sorted(self._overdue(timeout_s, now), key=lambda group: (group.since, group.seq)):
                 pending = {"engine_outputs": group.engine_outputs, "stage_id": group.stage_id}
                 expired.append((group.request_id, {**pending, "deferred_at": group.since}))
-                self._hand_over(group, FailureReason.DEFERRED_DEADLINE, now)
+                group.reason = FailureReason.DEFERRED_DEADLINE
+                self._hand_over(group, group.reason, now)
         if journal is not None:
             journal.deliver()
         return expired
@@ -321,7 +332,7 @@ class CfgCompanionTracker:
         return view(self._groups.values(), self._clock())
 
     def counters(self) -> dict[str, Any]:
-        """What is there and what has happened so far; ``refused`` is a dictionary by code."""
+        """What is there and what has happened so far; ``refused`` and ``failed`` are dictionaries by code."""
         return {
             "live": len(self._groups) + len(self._companions),
             "live_parents": len(self._groups),
@@ -333,7 +344,7 @@ class CfgCompanionTracker:
             "parents_registered": self._opened,
             "refused": dict(sorted(self._refused.items())),
             "finished": self._finished,
-            "aborted": self._aborted,
+            "failed": dict(sorted(self._failed.items())),
             "observer_errors": 0 if self._journal is None else self._journal.errors,
         }
 
@@ -348,6 +359,8 @@ class CfgCompanionTracker:
             parent_id, 1 if last is None else last.life + 1, self._opened, now, False, True, None, self._limits
         )
         group.superseded = ()
+        if self._superseded:
+            self._reclaim(parent_id)
         self._groups[parent_id] = group
         if self._journal is not None:
             self._journal.created(group)
@@ -367,6 +380,12 @@ class CfgCompanionTracker:
         self._superseded[old] = group
         group.superseded += (old,)
 
+    def _reclaim(self, request_id: str) -> None:
+        """The id is in use again: it is not for the group that it was superseded in to abort."""
+        before = self._superseded.pop(request_id, None)
+        if before is not None:
+            before.superseded = tuple(other for other in before.superseded if other != request_id)
+
     def _hand_over(self, group: _Tracked, reason: FailureReason | None, now: float) -> None:
         """What was deferred goes back to the orchestrator. ``reason``: why its bundle is not complete."""
         group.hand_over(now, self._journal, reason)
@@ -379,13 +398,14 @@ class CfgCompanionTracker:
         return [g for g in self._groups.values() if g.state in WAITING and g.since + timeout_s <= now]
 
     def _close(self, group: _Tracked, now: float, *, aborted: bool) -> list[str]:
-        """End the group: finished if its bundle was complete, else aborted. Its other ids."""
-        if group.can_finish() and not aborted:
+        """End the group: finished if its bundle was complete, else failed. Its other ids."""
+        if group.reason is None and not aborted and group.can_finish():
             group.finish(now, self._journal, None)
             self._finished += 1
         else:
-            group.fail(group, Cause(FailureReason.ABORTED, ""), now, self._journal, [])
-            self._aborted += 1
+            reason = group.reason or FailureReason.ABORTED
+            group.fail(group, Cause(reason, ""), now, self._journal, [])
+            self._failed[reason.value] += 1
         ids = []
         for companion in group.companions.values():
             ids.append(companion.request_id)
@@ -393,10 +413,10 @@ class CfgCompanionTracker:
         del self._groups[group.request_id]
         if self._limits is not None:
             self._deadlines.disarm(group)
-        if group.announced:
-            if self._tombstones.expire_at <= now:
-                self._tombstones.expire(now)
-            self._tombstones.add(Tombstone(group.request_id, group.life, now, (group.request_id,)))
+        if self._tombstones.expire_at <= now:
+            self._tombstones.expire(now)
+        kind = Tombstone if group.announced else _OnlyDeferred
+        self._tombstones.add(kind(group.request_id, group.life, now, (group.request_id,)))
         group.companions.clear()  # the records refer to each other: let them go without the collector
         if group.superseded:
             ids += group.superseded
@@ -418,18 +438,28 @@ class CfgCompanionTracker:
         reason: IgnoredReason | RejectedReason,
         request_id: str,
         record: Companion | None = None,
+        asked_by: str | None = None,
     ) -> None:
-        """Nothing of the call is kept: count and audit it; a registration that is not obeyed is logged too."""
+        """Nothing of the call is kept: count and audit it; a registration that is not obeyed is logged too.
+
+        ``record``: what the call met; ``asked_by``: the parent that a refused companion would have had.
+        """
         self._refused[reason.value] += 1
         rejected = isinstance(reason, RejectedReason)
         if rejected:
-            _LOGGER.warning("registration of %s refused: %s", request_id, reason)
+            under = "" if asked_by is None else f" under {asked_by}"
+            _LOGGER.warning("registration of %s%s refused: %s", request_id, under, reason)
         if self._journal is not None:
-            verdict = Verdict.REJECTED if rejected else Verdict.IGNORED
-            self._journal.refused(verdict.value, reason.value, request_id=request_id, record=record)
+            self._journal.refused(
+                (Verdict.REJECTED if rejected else Verdict.IGNORED).value,
+                reason.value,
+                request_id=request_id,
+                record=None if rejected else record,
+                parent_id=asked_by,
+            )
 
 
 def _seconds(name: str, value: float) -> float:
-    if not (math.isfinite(value) and value > 0):
+    if isinstance(value, bool) or not (math.isfinite(value) and value > 0):
         raise ValueError(f"{name} must be a finite number of seconds greater than zero, not {value!r}")
     return float(value)

@@ -120,10 +120,10 @@ def _any_call(mixture: list[tuple[str, tuple[Sequence[Any], ...]]]) -> st.Search
     )
 
 
-#: Calls that can be made smaller when they fail: short lists, and long ones, which of themselves would be rare.
+#: Calls that can be made smaller when they fail: short lists, and longer ones, which of themselves would be rare.
 ANY_CALLS: st.SearchStrategy[list[Call]] = st.one_of(
     *(
-        st.one_of(st.lists(call, max_size=10), st.lists(call, min_size=30, max_size=60))
+        st.one_of(st.lists(call, max_size=10), st.lists(call, min_size=15, max_size=30))
         for call in (_any_call(_mixture(*pools)) for pools in POOLS)
     )
 )

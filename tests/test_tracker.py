@@ -749,7 +749,7 @@ def test_second_output_of_a_companion(original, ours):
     assert ours.counters()["refused"] == {"duplicate": 2}
 
 
-def test_the_dictionary_of_get_companion_request_ids(original, ours):
+def test_roles_handed_out_by_get_companion_request_ids(original, ours):
     for tracker in (original, ours):
         guided(tracker, roles=("neg",))
     theirs, handed_out = original.get_companion_request_ids("p"), ours.get_companion_request_ids("p")
@@ -1198,6 +1198,35 @@ def test_the_audit_tells_who_was_stopped_with_an_aborted_parent():
     assert moves(records, "p-neg")[2:] == [("abort_parents", "clean", "cleaned", None)]
 
 
+def test_the_audit_tells_that_an_aborted_parent_was_aborted_even_if_nothing_was_missing():
+    tracker, _, records = audited()
+    guided(tracker, roles=("neg",)).defer_parent("p", "P", 0)
+    complete(tracker, "p-neg")
+    tracker.pop_pending_parent("p")
+    tracker.abort_parents(["p"])
+    assert moves(records, "p")[-2:] == [
+        ("abort_parents", "fail", "failed", "aborted"),
+        ("abort_parents", "clean", "cleaned", None),
+    ]
+    assert (tracker.counters()["finished"], tracker.counters()["failed"]) == (0, {"aborted": 1})
+
+
+def test_the_audit_tells_that_a_parent_was_handed_back_because_of_an_aborted_companion():
+    tracker, _, records = audited()
+    guided(tracker).defer_parent("p", "P", 0)
+    complete(tracker, "p-neg")
+    assert (tracker.get_parent_id("p-img"), tracker.is_companion_done("p-img")) == ("p", False)
+    assert tracker.pop_pending_parent("p") == {"engine_outputs": "P", "stage_id": 0}
+    assert tracker.cleanup_parent("p-img") == []
+    assert tracker.cleanup_parent("p") == ["p-neg", "p-img"]
+    assert moves(records, "p")[2:] == [
+        ("pop_pending_parent", "forward", "forwarded", "companion_aborted"),
+        ("cleanup_parent", "fail", "failed", "aborted"),
+        ("cleanup_parent", "clean", "cleaned", None),
+    ]
+    assert (tracker.counters()["finished"], tracker.counters()["failed"]) == (0, {"aborted": 1})
+
+
 def test_the_audit_tells_that_a_parent_was_handed_back_for_its_deadline():
     tracker, clock, records = audited(deferred_limit_s=10.0)
     guided(tracker).defer_parent("p", "P", 0)
@@ -1242,7 +1271,7 @@ def test_the_audit_tells_what_was_refused_and_why():
         ("set_companion_output", "ignored", "p-neg", "duplicate"),
         ("on_companion_completed", "ignored", "p-neg", "duplicate"),
         ("register_companion", "rejected", "p-neg", "id_in_use"),
-        ("register_companion", "rejected", "p-neg", "not_a_parent"),
+        ("register_companion", "rejected", "new", "not_a_parent"),
         ("register_companion", "ignored", "p-neg", "duplicate"),
         ("register_parent", "rejected", "p-neg", "id_in_use"),
         ("defer_parent", "ignored", "p-neg", "not_a_parent"),
@@ -1250,6 +1279,16 @@ def test_the_audit_tells_what_was_refused_and_why():
     tracker.cleanup_parent("p")
     tracker.defer_parent("p", "late", 0)
     assert (records[-1].kind, records[-1].request_id, records[-1].reason) == ("ignored", "p", "ended")
+
+
+def test_the_log_and_the_audit_name_the_parent_whose_registration_was_refused(caplog):
+    tracker, _, records = audited()
+    guided(tracker)
+    guided(tracker, "q", roles=("img",))
+    tracker.register_companion("q", "neg", "p-neg")
+    (refusal,) = (record for record in records if record.kind == "rejected")
+    assert "q" in (refusal.request_id, refusal.parent_id), "else nothing tells why q has one companion only"
+    assert "q" in caplog.messages[-1].split()
 
 
 @settings(max_examples=150)
@@ -1289,8 +1328,7 @@ def test_an_observer_that_raises_changes_nothing_but_a_counter(caplog):
         raise RuntimeError("broken observer")
 
     records: list[AuditRecord] = []
-    clock = Clock()
-    tracker = CfgCompanionTracker(clock=clock, observers=[broken, records.append])
+    tracker = CfgCompanionTracker(clock=Clock(), observers=[broken, records.append])
     guided(tracker).defer_parent("p", "P", 0)
     assert complete(tracker, "p-neg", "p-img") == [None, "p"]
     assert tracker.pop_pending_parent("p") == {"engine_outputs": "P", "stage_id": 0}

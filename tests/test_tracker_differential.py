@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import real_tracker
 from helpers import Payload
 from hypothesis import given, settings
 from real_tracker import ANY_CALLS, IDS, METHODS, QUERIES, Call, Clock, calls_number, make, original_class
@@ -289,7 +290,7 @@ class SecondOutput(Row):
 class DictionaryOfTheCallers(Row):
     """The result is equal when it is returned; later it stays as it was."""
 
-    name = "get_companion_request_ids"
+    name = "roles handed out by get_companion_request_ids"
     shows = [
         ("register_companion", ("p", "neg", "c")),
         ("get_companion_request_ids", ("p",)),
@@ -597,6 +598,20 @@ def test_calls_that_no_row_is_about_reach_the_original_as_they_are():
     assert not +comparison.guarded.applied
 
 
-def test_the_random_calls_are_those_of_the_original():
+def test_there_are_fifteen_methods_and_they_are_those_of_the_original():
     methods = {name for name in vars(original_class()) if not name.startswith("_")}
     assert methods == set(METHODS)
+    assert len(METHODS) == 15
+
+
+@pytest.mark.parametrize(
+    ("ci", "outcome"),
+    [("true", pytest.fail.Exception), ("", pytest.skip.Exception), (None, pytest.skip.Exception)],
+)
+def test_without_the_wheel_comparisons_are_skipped_but_fail_where_changes_are_checked(monkeypatch, ci, outcome):
+    monkeypatch.setattr(real_tracker, "DISTRIBUTION", "no-such-distribution-as-this")
+    monkeypatch.delenv("CI", raising=False)
+    if ci is not None:
+        monkeypatch.setenv("CI", ci)
+    with pytest.raises(outcome, match="make setup"):
+        original_class()
