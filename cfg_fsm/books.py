@@ -83,13 +83,16 @@ class Books:
         (R7), and have its ids released."""
         if group.ended:
             ids = group.request_ids()
-            unheard = next((action.request_ids for action in actions if type(action) is AbortRequests), None)
+            unheard = None
+            for action in actions:
+                if type(action) is AbortRequests:
+                    unheard = frozenset(action.request_ids)
             for request_id in ids:
                 del self.requests[request_id]
             self.parents -= 1
             if group.limits is not None:
                 self.deadlines.disarm(group)
-            self.tombstones.add(Tombstone(group.request_id, group.life, self.now, ids, unheard))
+            self.tombstones.add(ids, Tombstone(group.request_id, group.life, self.now, unheard))
             group.companions.clear()  # the records refer to each other: let them go without the collector
             if group.reason is None:
                 self.finished += 1

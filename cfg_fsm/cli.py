@@ -225,6 +225,8 @@ def _limits_pairs(text: str) -> dict[str, Any]:
             pairs[name] = None if value == "none" else json.loads(value)
         except ValueError:
             pairs[name] = value  # no number: the model says what it wants
+    if not pairs:
+        raise _bad_limits("it is empty; give NAME=VALUE pairs, as in deferred_s=30")
     return pairs
 
 

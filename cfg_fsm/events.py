@@ -244,7 +244,7 @@ class RequestsAborted(LifeEvent):
     """The client wants these requests to end."""
 
     type: Literal["requests_aborted"] = "requests_aborted"
-    request_ids: list[RequestId]
+    request_ids: Annotated[list[RequestId], Field(strict=True)]
 
 
 class ReplicaLost(LifeEvent):
@@ -336,7 +336,7 @@ def parse_event(data: dict[str, Any] | str | bytes) -> Event:
     if not isinstance(data, str | bytes | bytearray):
         return _ADAPTER.validate_python(data)
     event = _ADAPTER.validate_json(data)
-    if type(event) is ParentRegistered and event.companions:
+    if type(event) is ParentRegistered:
         _refuse_repeated_keys(data)
     return event
 

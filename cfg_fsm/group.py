@@ -86,6 +86,8 @@ class Cause(NamedTuple):
     status_code: int | None = None
     lost: Replica | None = None
     """The replica that is gone, and with it what ran there."""
+    stopped: bool = False
+    """Whether what fails does not run any more: it reported its own end, or its replica is gone."""
 
 
 class Due(NamedTuple):
@@ -402,8 +404,8 @@ class Group:
         reason = cause.reason
         if companion is not None:
             reason = tables.REASON_OF_PARENT.get(reason, reason)
-        still_runs = self._open(cause.lost, None if cause.reason in tables.STOPPED_BY else companion)
-        if companion is not None or cause.reason not in tables.STOPPED_BY:
+        still_runs = self._open(cause.lost, None if cause.stopped else companion)
+        if companion is not None or not cause.stopped:
             still_runs.insert(0, self.request_id)
         FAIL[self.machine](self, now, journal, reason)
         self.reason = reason

@@ -89,7 +89,7 @@ def _companion_output(
 ) -> Dispatched:
     if choice.guard is not None:  # failed_finish
         reason = tables.FAILED_FINISH[event.finish_reason]
-        return _fail(books, record, Cause(reason, wording.bad_finish(record, event.finish_reason)))
+        return _fail(books, record, Cause(reason, wording.bad_finish(record, event.finish_reason), stopped=True))
     actions: list[Action] = []
     record.group.complete(record, event.output, books.now, books.journal, actions)
     return books.answer(record.group, actions)
@@ -97,7 +97,7 @@ def _companion_output(
 
 def _request_failed(books: Books, record: Record, event: ev.RequestFailed, _: Choice) -> Dispatched:
     error = wording.failed(record, event.error)
-    cause = Cause(FailureReason.ERROR, error, event.stage_id, event.error_type, event.status_code)
+    cause = Cause(FailureReason.ERROR, error, event.stage_id, event.error_type, event.status_code, stopped=True)
     return _fail(books, record, cause)
 
 
@@ -140,23 +140,26 @@ def _take_abort(books: Books, event: ev.RequestsAborted, route: Route) -> Dispat
     """One event, one instant: what it names and what is live ends, whatever the order of the names; where it
     names a parent, that is the client's abort of the whole group."""
     outcomes: dict[str, AbortOutcome] = {}
-    first: dict[int, Record] = {}  # by group, in order of first mention: what is to fail
+    failing: dict[int, Record | None] = {}  # by group, in order of first mention: what fails and takes it along
     for request_id in event.request_ids:
         record = books.requests.get(request_id)
+        if record is not None:
+            failing.setdefault(record.group.seq)
         if record is not None and _moves(books, record, event, route):
             outcomes[request_id] = "ended"
-            if record is record.group or record.group.seq not in first:
-                first[record.group.seq] = record
+            if record is record.group or failing[record.group.seq] is None:
+                failing[record.group.seq] = record
         else:
             known = record or books.tombstones.get(request_id)
             ended = known is not None and (event.life is None or event.life <= known.life)
             outcomes[request_id] = "already_ended" if ended else "unknown"
     actions: list[Action] = [AcknowledgeAbort(outcomes)]
-    if not first:
+    ending = [record for record in failing.values() if record is not None]
+    if not ending:
         return books.refused(Verdict.IGNORED, IgnoredReason.NOTHING_ENDED, actions)
     if books.journal is not None:
         books.journal.action(actions[0], None, None)
-    for record in first.values():
+    for record in ending:
         actions += books.fail(record, Cause(FailureReason.ABORTED, wording.aborted(record)))
     return Dispatched("accepted", None, tuple(actions), None)
 
@@ -174,7 +177,8 @@ def _take_replica_lost(books: Books, event: ev.ReplicaLost, route: Route) -> Dis
     for _, group in sorted(hit.items()):
         record = next(record for record in group.members() if _moves(books, record, event, route))
         error = wording.replica_lost(record, lost, event.error)
-        actions += books.fail(record, Cause(FailureReason.REPLICA_LOST, error, event.stage_id, lost=lost))
+        cause = Cause(FailureReason.REPLICA_LOST, error, event.stage_id, lost=lost, stopped=True)
+        actions += books.fail(record, cause)
     return Dispatched("accepted", None, tuple(actions), None)
 
 

@@ -154,9 +154,6 @@ REASON_OF_PARENT: dict[FailureReason, FailureReason] = {
     FailureReason.ABORTED: FailureReason.COMPANION_ABORTED,
 }
 
-#: A request that failed for one of these does not run any more: nothing is left to abort.
-STOPPED_BY: frozenset[FailureReason] = frozenset({FailureReason.ERROR, FailureReason.REPLICA_LOST})
-
 #: Finish reasons that are failures, not results (R6), and the reason that the companion fails for.
 FAILED_FINISH: dict[str, FailureReason] = {"abort": FailureReason.ABORTED, "error": FailureReason.ERROR}
 

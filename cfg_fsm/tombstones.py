@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Iterable
 
 
 class Tombstone:
     """What is remembered of the end of a group; all ids of the group share one."""
 
-    __slots__ = ("dropped", "ended_at", "ids", "life", "parent_id", "unheard")
+    __slots__ = ("ended_at", "life", "parent_id", "unheard")
 
-    def __init__(
-        self, parent_id: str, life: int, ended_at: float, ids: Sequence[str], unheard: list[str] | None = None
-    ) -> None:
+    def __init__(self, parent_id: str, life: int, ended_at: float, unheard: frozenset[str] | None = None) -> None:
         self.parent_id = parent_id
         self.life = life
         self.ended_at = ended_at
         """Monotonic seconds."""
-        self.ids = tuple(ids)
-        self.dropped = 0
-        """How many of the ids, from the first, are forgotten already."""
-        self.unheard = unheard or None
+        self.unheard = unheard
         """Ids that were told to abort and have not reported their end since (R9)."""
 
     def heard(self, request_id: str) -> None:
         """The id has reported its end."""
-        if self.unheard is not None and request_id in self.unheard:
-            self.unheard = [other for other in self.unheard if other != request_id] or None
+        if self.unheard is not None:
+            self.unheard = self.unheard - {request_id} or None
 
 
 class Tombstones:
@@ -37,13 +32,13 @@ class Tombstones:
     ``expire_at`` is never later than the time at which the oldest has to go; who owns this calls ``expire`` then.
     """
 
-    __slots__ = ("_by_id", "_limit", "_oldest_first", "_seconds", "expire_at")
+    __slots__ = ("_by_id", "_limit", "_seconds", "expire_at")
 
     def __init__(self, limit: int, seconds: float | None) -> None:
         self._limit = limit
         self._seconds = math.inf if seconds is None else seconds
-        self._by_id: dict[str, Tombstone] = {}
-        self._oldest_first: deque[Tombstone] = deque()
+        # Ordered, for its oldest entry is found at once however many have gone before it; a dict searches.
+        self._by_id: OrderedDict[str, Tombstone] = OrderedDict()
         self.expire_at = math.inf
 
     def __len__(self) -> int:
@@ -58,14 +53,13 @@ class Tombstones:
         tombstone = self._by_id.get(request_id)
         return tombstone is not None and tombstone.unheard is not None and request_id in tombstone.unheard
 
-    def add(self, tombstone: Tombstone) -> None:
-        """Remember the end of a group. The oldest are forgotten if they become too many."""
-        for request_id in tombstone.ids:
-            self._by_id[request_id] = tombstone
-        self._oldest_first.append(tombstone)
-        # A tombstone whose ids are all in use again still stands in the queue, so the queue is bounded too.
-        while len(self._by_id) > self._limit or len(self._oldest_first) > self._limit:
-            self._drop_one()
+    def add(self, request_ids: Iterable[str], tombstone: Tombstone) -> None:
+        """Remember that these ended, none of which is remembered. The oldest go if there are too many."""
+        by_id = self._by_id
+        for request_id in request_ids:
+            by_id[request_id] = tombstone
+        while len(by_id) > self._limit:
+            by_id.popitem(last=False)
         expire_at = tombstone.ended_at + self._seconds
         if expire_at < self.expire_at:
             self.expire_at = expire_at
@@ -76,20 +70,12 @@ class Tombstones:
 
     def expire(self, now: float) -> None:
         """Forget those whose time is over."""
-        while self._oldest_first:
-            gone_at = self._oldest_first[0].ended_at + self._seconds
+        by_id = self._by_id
+        while by_id:
+            request_id = next(iter(by_id))
+            gone_at = by_id[request_id].ended_at + self._seconds
             if gone_at > now:
                 self.expire_at = gone_at
                 return
-            self._drop_one()
+            del by_id[request_id]
         self.expire_at = math.inf
-
-    def _drop_one(self) -> None:
-        oldest = self._oldest_first[0]
-        if oldest.dropped == len(oldest.ids):
-            self._oldest_first.popleft()
-            return
-        request_id = oldest.ids[oldest.dropped]
-        oldest.dropped += 1
-        if self._by_id.get(request_id) is oldest:  # else the id is in use again, or has ended again
-            del self._by_id[request_id]

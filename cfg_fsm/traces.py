@@ -98,7 +98,8 @@ class LineSource:
         parts: list[bytes] = []  # of a line that is longer than a chunk
         for chunk in self._data():
             if b"\n" not in chunk:
-                parts.append(chunk)
+                if chunk:
+                    parts.append(chunk)
                 continue
             if parts:
                 parts.append(chunk)
@@ -146,10 +147,11 @@ class LineSource:
             while chunk:
                 if inflater.eof:  # files may be joined end to end, and padded with zeros
                     chunk = chunk.lstrip(b"\0")
-                    if chunk:
-                        inflater = zlib.decompressobj(zlib.MAX_WBITS | 16)
-                if chunk:
-                    yield inflater.decompress(chunk, _INFLATED)
+                    if not chunk:
+                        chunk = next(chunks, b"")
+                        continue
+                    inflater = zlib.decompressobj(zlib.MAX_WBITS | 16)
+                yield inflater.decompress(chunk, _INFLATED)
                 chunk = inflater.unconsumed_tail or inflater.unused_data or next(chunks, b"")
         except zlib.error as error:
             raise DamagedFile(self.name, self.lines + 1, f"the gzip data is damaged here ({error})") from error

@@ -362,6 +362,7 @@ class CfgCompanionTracker:
         if self._superseded:
             self._reclaim(parent_id)
         self._groups[parent_id] = group
+        self._tombstones.forget(parent_id)
         if self._journal is not None:
             self._journal.created(group)
         return group
@@ -416,7 +417,7 @@ class CfgCompanionTracker:
         if self._tombstones.expire_at <= now:
             self._tombstones.expire(now)
         kind = Tombstone if group.announced else _OnlyDeferred
-        self._tombstones.add(kind(group.request_id, group.life, now, (group.request_id,)))
+        self._tombstones.add((group.request_id,), kind(group.request_id, group.life, now))
         group.companions.clear()  # the records refer to each other: let them go without the collector
         if group.superseded:
             ids += group.superseded

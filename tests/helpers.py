@@ -81,6 +81,24 @@ def tick(at: float) -> ev.ClockTicked:
     return ev.ClockTicked(at=at)
 
 
+# -- the inside of a registry, for tests that ask what it holds --------------------------------------------
+
+
+def live_records(registry: Registry) -> dict[str, Any]:
+    """The record of each live request, by its id."""
+    return registry._books.requests
+
+
+def armed_groups(registry: Registry) -> list[Any]:
+    """The groups that the heap of deadlines knows."""
+    return list(registry._books.deadlines._armed.values())
+
+
+def tombstones(registry: Registry) -> dict[str, Any]:
+    """The tombstone of each ended id that is remembered."""
+    return registry._books.tombstones._by_id
+
+
 # -- answers ----------------------------------------------------------------------------------------------
 
 

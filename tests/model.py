@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from helpers import armed_groups, live_records, tombstones
+
 from cfg_fsm import Dispatched, Limits, Registry
 from cfg_fsm.audit.record import AuditRecord
 
@@ -456,7 +458,7 @@ class Picture:
 
 def take_picture(registry: Registry) -> Picture:
     records = {}
-    for request_id, record in registry._requests.items():
+    for request_id, record in live_records(registry).items():
         seen: dict[str, Any] = {}
         for name in type(record).__slots__:
             value = getattr(record, name)
@@ -469,12 +471,12 @@ def take_picture(registry: Registry) -> Picture:
             elif name != "alarm":
                 seen[name] = value
         records[request_id] = seen
-    tombstones = {
-        request_id: Ended(stone.parent_id, stone.life, stone.ended_at, registry._tombstones.may_report(request_id))
-        for request_id, stone in registry._tombstones._by_id.items()
+    stones = {
+        request_id: Ended(stone.parent_id, stone.life, stone.ended_at, request_id in (stone.unheard or ()))
+        for request_id, stone in tombstones(registry).items()
     }
     views = {view.request_id: view.to_dict() for view in registry.requests()}
-    return Picture(views, records, tombstones, registry.next_deadline())
+    return Picture(views, records, stones, registry.next_deadline())
 
 
 @dataclass(frozen=True, slots=True)
@@ -657,18 +659,20 @@ def r7_nothing_is_left_of_ended_groups(step: Step) -> None:
     """R7: no record, reverse mapping, timer; a tombstone of plain values at most, and not too many of those."""
     registry, live = step.registry, step.present.live_ids()
     require(
-        sorted(registry._requests) == sorted(live), "R7: the registry holds the live requests and no others", step
+        sorted(live_records(registry)) == sorted(live),
+        "R7: the registry holds the live requests and no others",
+        step,
     )
-    groups = {id(registry._requests[parent_id]) for parent_id in step.present.lives}
+    groups = {id(live_records(registry)[parent_id]) for parent_id in step.present.lives}
     require(
-        all(id(record.group) in groups for record in registry._requests.values()),
+        all(id(record.group) in groups for record in live_records(registry).values()),
         "R7: every record belongs to a live group",
         step,
     )
     for parent_id, life in step.present.lives.items():
-        held = [record.request_id for record in registry._requests[parent_id].group.members()]
+        held = [record.request_id for record in live_records(registry)[parent_id].group.members()]
         require(held == life.ids, "R7: a group holds its own companions and no others", step)
-    armed = registry._deadlines._armed.values()
+    armed = armed_groups(registry)
     require(all(id(group) in groups for group in armed), "R7: no timer of a group that ended", step)
     counters = registry.counters()
     require(
@@ -683,13 +687,13 @@ def r7_tombstones_are_bounded_and_true(step: Step) -> None:
     """R7: ended ids are remembered as they ended, not while they live, not for too long, and not too many."""
     limits, stones, ended = step.registry.limits, step.after.tombstones, step.present.ended
     require(len(stones) <= limits.tombstones, "R7: no more tombstones than the limit says", step)
-    require(not set(stones) & set(step.registry._requests), "R7: a live id has no tombstone", step)
+    require(not set(stones) & set(live_records(step.registry)), "R7: a live id has no tombstone", step)
     require(stones.items() <= ended.items(), "R7: a tombstone says how its id ended", step)
     if limits.tombstones >= 1000:
         require(stones == ended, "R7: an ended id is remembered for its time", step)
     held = {
         type(value)
-        for stone in step.registry._tombstones._by_id.values()
+        for stone in tombstones(step.registry).values()
         for name in type(stone).__slots__
         for value in _flat(getattr(stone, name))
     }

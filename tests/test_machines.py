@@ -3,7 +3,7 @@
 from itertools import product
 
 import pytest
-from helpers import Host, abort, done, output, register, start
+from helpers import Host, abort, done, live_records, output, register, start
 from hypothesis import given
 from hypothesis import strategies as st
 from transitions import Machine, MachineError
@@ -131,7 +131,7 @@ def test_the_machines_hold_no_models_however_many_requests_they_moved():
 def test_the_engine_does_not_decorate_its_records():
     host = Host()
     host.send(register("p", {"neg": "a"}), start("a"))
-    for record in host.registry._requests.values():
+    for record in live_records(host.registry).values():
         assert not hasattr(record, "__dict__")
         assert not any(hasattr(record, f"may_{trigger.value}") for trigger in Trigger)
         assert type(record.state) is str

@@ -14,6 +14,7 @@ from helpers import (
     finish,
     join,
     kv,
+    live_records,
     lose,
     output,
     register,
@@ -23,8 +24,7 @@ from helpers import (
     tick,
 )
 
-from cfg_fsm import registry as registry_module
-from cfg_fsm import tables
+from cfg_fsm import handlers, tables
 from cfg_fsm.errors import InvalidDefinition
 from cfg_fsm.events import EVENT_MODELS, type_of
 from cfg_fsm.machines import (
@@ -417,7 +417,7 @@ def test_every_guard_is_used_and_has_an_implementation():
         if choice.guard is not None
     }
     assert used == set(tables.GUARDS)
-    assert set(registry_module._GUARDS) == set(tables.GUARDS)
+    assert set(handlers.GUARDS) == set(tables.GUARDS)
 
 
 @pytest.mark.parametrize(("kind", "state"), [place for place in RESTING if place[1] not in ("cleaned", ABSENT)])
@@ -425,14 +425,14 @@ def test_the_guard_for_deadlines_says_what_the_heap_of_deadlines_does(kind, stat
     for attempt in attempts("clock_ticked", kind, state):
         host = bring(kind, state, attempt)
         host.send(beat("nobody", at=attempt.event.at))  # time goes on, and nobody looks at the deadlines yet
-        record = host.registry._requests["p" if kind == "parent" else "a"]
-        assert registry_module._GUARDS["due"](host.registry, record, attempt.event) is ("due" in attempt.holds)
+        record = live_records(host.registry)["p" if kind == "parent" else "a"]
+        assert handlers.GUARDS["due"](host.registry._books, record, attempt.event) is ("due" in attempt.holds)
 
 
 def test_a_guard_of_a_row_is_an_attribute_of_its_record():
     host = Host()
     host.send(register("p", {"neg": "a"}))
-    records = {record.machine: record for record in host.registry._requests.values()}
+    records = {record.machine: record for record in live_records(host.registry).values()}
     for kind in MachineKind:
         for row in tables.ROWS[kind]:
             assert row.guard is None or isinstance(getattr(records[kind.value], row.guard), bool)

@@ -106,6 +106,8 @@ class _Life:
     sealed: bool | None = None
     companions: dict[str, _Member] = field(default_factory=dict)
     forwarded: float | None = None
+    lacked: str = ""
+    """What the bundle lacked when it was handed over: nothing, unless the host took it as it was."""
     failure: str | None = None
     end: float | None = None
     told: list[tuple[str, str, str]] = field(default_factory=list)
@@ -141,6 +143,9 @@ class _Life:
     def missing(self) -> list[tuple[str, _Member]]:
         return [(role, one) for role, one in self.companions.items() if one.state != CompanionState.DONE]
 
+    def awaited(self) -> str:
+        return ", ".join(f"{printable(role)} ({printable(one.request_id)})" for role, one in self.missing())
+
     def tell(self, at: float, who: str, what: str, *, sign: bool = False) -> None:
         """A line. Signs of life of one request that follow each other share one."""
         if sign and self.signs == (who, what):
@@ -156,9 +161,10 @@ class _Life:
         if self.number is None:
             return "It was not registered." if self.whole else "Its registration is not in this log."
         if self.end is not None:
-            handed = (
-                "" if self.forwarded is None else f"; its bundle was forwarded at {self.after(self.forwarded)}"
-            )
+            handed = ""
+            if self.forwarded is not None:
+                handed = f"; its bundle was forwarded at {self.after(self.forwarded)}"
+                handed += f" without {self.lacked}" if self.lacked else ""
             how = (self.failure or "finished").rstrip(".")
             return f"Ended at {self.after(self.end)}: {how}{handed}."
         return f"Open when the log ends ({self.after(now)}): {'; '.join(self._waits())}."
@@ -176,7 +182,7 @@ class _Life:
             parts.append("no output yet of " + ", ".join(self._lacks(role, one) for role, one in missing))
         if self.sealed is False:
             parts.append("the set of companions is not sealed")
-        elif self.sealed is None:
+        elif self.sealed is None and not self.whole:
             parts.append("its registration is not in this log, so there may be more companions")
         return parts
 
@@ -211,7 +217,9 @@ class _Teller:
             self._lives.clear()
             self._owner.clear()
         self._seq, self._now = step[-1].seq, first.at
-        body = first.event if first.kind == "event" else {"type": first.event}
+        body = first.event
+        if first.kind != "event":
+            body = {"type": next((r.event for r in step if isinstance(r.event, str)), "an event")}
         touched: dict[int, tuple[_Life, _Step]] = {}
         for record in step:
             if record.kind != "event" and record.parent_id in self._groups:
@@ -234,7 +242,8 @@ class _Teller:
         if record.life is None and parent_id in self._owner:
             return self._owner[parent_id]
         key = (parent_id, record.life)
-        if key not in self._lives:
+        life = self._lives.get(key)
+        if life is None or (life.end is not None and record.kind == "created" and record.machine == _PARENT):
             who = parent_id or self._asked
             ts = getattr(record, "ts", "")
             life = self._lives[key] = _Life(_Member(who), record.life, record.at, ts)
@@ -243,26 +252,33 @@ class _Teller:
                 life.whole = self._from_start
             else:
                 self._owner[who] = life
-        return self._lives[key]
+        return life
 
     def _tell(self, life: _Life, first: Logged, body: dict[str, Any], records: _Step) -> None:
         kind = body["type"]
-        if kind == "parent_registered" and any(r.kind == "created" for r in records):
-            life.whole, life.sealed = True, "companions" in body
+        if any(r.kind == "created" and r.machine == _PARENT for r in records):
+            life.whole = True
+            if first.kind == "event":
+                life.sealed = "companions" in body
         elif kind == "companions_sealed" and not any(r.kind == "ignored" for r in records):
             life.sealed = True
         for record in records:
             if record.kind in ("created", "transition") and record.request_id is not None:
                 self._move(life, record, body)
         subject = first.request_id if first.kind == "event" else None
-        subject = subject or next((r.request_id for r in records if r.kind == "transition"), None)
+        subject = subject or next((r.request_id for r in records if r.kind != "action"), None)
         who = "client" if kind == "requests_aborted" else life.name(subject)
         if kind in _SIGNS_OF_LIFE and not records:
             for one in (life.parent, *life.companions.values()):
                 if one.request_id == first.request_id:
                     one.heard = first.at
-        told_why = any(r.trigger == "fail_parent" for r in records)
-        parts = [_fact(life, body if not told_why else {**body, "error": ""}), *_consequences(life, records)]
+        if first.kind != "event":
+            fact = str(kind).replace("_", " ")
+        elif any(r.trigger == "fail_parent" for r in records):
+            fact = _fact(life, {**body, "error": ""})  # which tells the error
+        else:
+            fact = _fact(life, body)
+        parts = [fact, *_consequences(life, records)]
         life.tell(first.at, who, "; ".join(part for part in parts if part), sign=not records)
 
     def _move(self, life: _Life, record: Logged, body: dict[str, Any]) -> None:
@@ -276,8 +292,7 @@ class _Teller:
             one.where = f" on replica {body['replica_id']} of stage {body.get('stage_id', 0)}"
         if record.machine == _PARENT:
             if record.trigger == Trigger.FORWARD:
-                life.forwarded = record.at
-                life.sealed = True
+                life.forwarded, life.lacked = record.at, life.awaited()
             elif record.trigger == Trigger.FAIL:
                 life.failure = f"failed, {record.reason}"
                 if record.reason == FailureReason.ABORTED:
@@ -372,14 +387,12 @@ def _consequences(life: _Life, records: _Step) -> Iterator[str]:
             yield f"{record.kind} ({record.reason})"
         elif record.kind == "transition":
             if record.trigger == Trigger.DEFER and not forwarded:
-                lacks = ", ".join(
-                    f"{printable(role)} ({printable(one.request_id)})" for role, one in life.missing()
-                )
+                lacks = life.awaited()
                 yield f"deferred, waiting for {lacks}" if lacks else "deferred"
                 if life.sealed is False:
                     yield "the set of companions is not sealed"
             elif record.trigger == Trigger.FORWARD:
-                yield "the bundle is complete"
+                yield f"the bundle is taken without {life.lacked}" if life.lacked else "the bundle is complete"
             elif record.trigger == Trigger.FAIL and record.reason == FailureReason.PARENT_ENDED:
                 ended.append(life.name(record.request_id))
         elif record.kind == "action":

@@ -91,7 +91,7 @@ def _parse(line: bytes) -> AuditLine:
     except UnicodeDecodeError as error:
         raise ValueError("not UTF-8 text") from error
     except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON: {error.msg} at column {error.colno}") from error
+        raise ValueError(f"not JSON: {error.msg.removesuffix(' at')} at column {error.colno}") from error
     if not isinstance(data, dict):
         raise ValueError("not an audit record: a JSON object is expected")
     if data.keys() != _KEYS:
