@@ -5,6 +5,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PEER := $(VENV)/.peer
+# The original tracker, which ours is compared with. Without what it needs: of its files only one is loaded.
+ORIGINAL := vllm-omni==0.30.0
 UV := $(shell command -v uv 2>/dev/null)
 
 .DEFAULT_GOAL := help
@@ -13,7 +16,7 @@ UV := $(shell command -v uv 2>/dev/null)
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
-setup: $(READY)  ## make .venv with everything in it
+setup: $(READY) $(PEER)  ## make .venv with everything in it
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -27,13 +30,21 @@ else
 endif
 	@touch $@
 
+$(PEER): $(READY)
+ifneq ($(UV),)
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps '$(ORIGINAL)'
+else
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps '$(ORIGINAL)'
+endif
+	@touch $@
+
 run: $(READY)  ## run the engine on the recorded sample trace
 	$(BIN)/cfg-fsm run --sample
 
-test: $(READY)  ## run the tests
+test: $(READY) $(PEER)  ## run the tests
 	$(BIN)/python -m pytest
 
-coverage: $(READY)  ## run the tests and print the branch coverage
+coverage: $(READY) $(PEER)  ## run the tests and print the branch coverage
 	$(BIN)/python -m pytest --cov --cov-report=term-missing
 
 lint: $(READY)  ## ruff and strict mypy
@@ -48,10 +59,10 @@ format: $(READY)  ## let ruff format the code
 diagrams: $(READY)  ## draw the state diagrams from the tables into diagrams/
 	$(BIN)/python -m cfg_fsm.diagrams diagrams
 
-bench: $(READY)  ## measure; prints ratios
+bench: $(READY) $(PEER)  ## measure; prints ratios
 	$(BIN)/python -m tests.bench
 
-bench-quick: $(READY)  ## the same with fewer rounds
+bench-quick: $(READY) $(PEER)  ## the same with fewer rounds
 	$(BIN)/python -m tests.bench --quick
 
 clean:  ## remove .venv and what the tools left
