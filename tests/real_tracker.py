@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Sequence
-from functools import cache
-from importlib.metadata import PackageNotFoundError, distribution
 from itertools import product
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+from bench import original
 from helpers import Payload
 from hypothesis import strategies as st
-
-DISTRIBUTION = "vllm-omni"
-MODULE = "vllm_omni/engine/cfg_companion_tracker.py"
 
 METHODS = (
     "is_companion",
@@ -50,28 +44,13 @@ QUERIES = (
 
 
 def original_class() -> Any:
-    """The original ``CfgCompanionTracker``. Without the wheel the test is skipped, or fails where it must not be.
-
-    The one module is loaded by its path: the package around it needs a whole inference server.
-    """
+    """The original ``CfgCompanionTracker``. Without the wheel the test is skipped, or fails where it must not be."""
     try:
-        found = distribution(DISTRIBUTION)
-    except PackageNotFoundError:
-        reason = f"{DISTRIBUTION} is not installed: `make setup` installs it"
+        return original.original_class()
+    except LookupError as error:
         if os.environ.get("CI") == "true":
-            pytest.fail(reason, pytrace=False)
-        pytest.skip(reason)
-    return _load(Path(str(found.locate_file(MODULE))))
-
-
-@cache
-def _load(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location("original_cfg_companion_tracker", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.CfgCompanionTracker
+            pytest.fail(str(error), pytrace=False)
+        pytest.skip(str(error))
 
 
 class Clock:

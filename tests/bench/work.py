@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import gc
 import gzip
-import io
 import itertools
 import json
 import random
-import time
+import tempfile
 import tracemalloc
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -17,14 +16,12 @@ from typing import Any
 
 from cfg_fsm import CfgCompanionTracker, Limits, Registry, events
 from cfg_fsm.audit.sinks import MemoryAudit
-from cfg_fsm.runner import run_trace
-from cfg_fsm.traces import read_events
+from cfg_fsm.runner import ActionWriter, run_trace
 from tests.bench import lives
 from tests.bench.measure import Ratio, paired, seconds, summary
-from tests.real_tracker import load_real_tracker
+from tests.bench.original import original_class
 
 DATA = Path(__file__).parent.parent / "data"
-CLOCK = time.monotonic
 
 
 class Scale:
@@ -47,12 +44,10 @@ def _lives(work: Callable[[Any, Iterator[tuple[str, str, str]], int], None], pee
 
 def against_the_real_tracker(scale: Scale) -> dict[str, Ratio]:
     """The drop-in and the events against plain dictionaries, on the life of one parent."""
-    real = _lives(lives.on_tracker, load_real_tracker()(), scale.lives)
+    real = _lives(lives.on_tracker, original_class()(), scale.lives)
     audit = MemoryAudit(maxlen=10_000)
     return {
-        "tracker": paired(
-            _lives(lives.on_tracker, CfgCompanionTracker(), scale.lives), real, scale.pairs
-        ),
+        "tracker": paired(_lives(lives.on_tracker, CfgCompanionTracker(), scale.lives), real, scale.pairs),
         "tracker_audit": paired(
             _lives(lives.on_tracker, CfgCompanionTracker(observers=[audit.append]), scale.lives),
             real,
@@ -80,7 +75,7 @@ def recorded_run(scale: Scale) -> dict[str, Ratio]:
     """The large recorded run: the orchestrator's calls on both trackers, and its events as JSON lines."""
     calls = [json.loads(line) for line in gzip.open(DATA / "omni-large.calls.jsonl.gz", "rt")]
     prepared = [(call["method"], call["args"], call["kwargs"]) for call in calls]
-    real_class = load_real_tracker()
+    real_class = original_class()
 
     def replay(tracker_class: Callable[[], Any]) -> None:
         tracker = tracker_class()
@@ -88,21 +83,24 @@ def recorded_run(scale: Scale) -> dict[str, Ratio]:
         for method, args, kwargs in prepared:
             methods[method](*args, **kwargs)
 
-    lines = gzip.open(DATA / "omni-large.events.jsonl.gz").read().splitlines(keepends=True)
-    trace = b"".join(lines)
+    lines = gzip.open(DATA / "omni-large.events.jsonl.gz").read().splitlines()
+    with tempfile.TemporaryDirectory() as folder:
+        trace, actions = Path(folder, "events.jsonl"), Path(folder, "actions.jsonl")
+        trace.write_bytes(b"\n".join(lines) + b"\n")
 
-    def loads() -> None:
-        for line in lines:
-            json.loads(line)
+        def loads() -> None:
+            for line in lines:
+                json.loads(line)
 
-    def run() -> None:
-        run_trace(read_events(io.BytesIO(trace), "trace"), Registry(), actions=io.StringIO())
+        def run() -> None:
+            with actions.open("wb") as stream:
+                run_trace(trace, on_action=ActionWriter(stream))
 
-    pairs = max(5, scale.pairs // 4)
-    return {
-        "recorded_calls": paired(lambda: replay(CfgCompanionTracker), lambda: replay(real_class), pairs),
-        "json_run": paired(run, loads, pairs),
-    }
+        pairs = max(5, scale.pairs // 4)
+        return {
+            "recorded_calls": paired(lambda: replay(CfgCompanionTracker), lambda: replay(real_class), pairs),
+            "json_run": paired(run, loads, pairs),
+        }
 
 
 def live_groups(scale: Scale) -> dict[str, Ratio]:
@@ -173,7 +171,7 @@ def bytes_per_parent(scale: Scale) -> dict[str, Ratio]:
         tracemalloc.stop()
         return used / count
 
-    real, mine = traced(load_real_tracker()), traced(CfgCompanionTracker)
+    real, mine = traced(original_class()), traced(CfgCompanionTracker)
     print(f"  bytes per live parent: {mine:.0f} here, {real:.0f} in the real tracker", flush=True)
     return {"bytes": summary([mine / real])}
 
@@ -233,4 +231,18 @@ def growth(scale: Scale) -> dict[str, Ratio]:
 
 def _sizes(registry: Registry) -> dict[str, int]:
     counters = registry.counters()
-    return {name: counters[name] for name in ("live", "live_parents", "live_companions", "deadlines", "tombstones")}
+    return {
+        name: counters[name] for name in ("live", "live_parents", "live_companions", "deadlines", "tombstones")
+    }
+
+
+ALL: tuple[Callable[[Scale], dict[str, Ratio]], ...] = (
+    against_the_real_tracker,
+    against_stock_machines,
+    recorded_run,
+    bytes_per_parent,
+    growth,
+    live_groups,
+    ticks,
+    churn,
+)
