@@ -93,7 +93,7 @@ class Books:
             if group.limits is not None:
                 self.deadlines.disarm(group)
             self.tombstones.add(ids, Tombstone(group.request_id, group.life, self.now, unheard))
-            group.companions.clear()  # the records refer to each other: let them go without the collector
+            group.companions = ()  # the records refer to each other: let them go without the collector
             if group.reason is None:
                 self.finished += 1
             else:

@@ -35,7 +35,7 @@ def _why_no_parent(books: Books, event: ParentRegistered) -> RejectedReason | No
 def _why_no_companion(books: Books, event: CompanionRegistered, group: Group) -> RejectedReason | None:
     if group.sealed:
         return RejectedReason.SEALED
-    if event.role in group.companions:
+    if group.in_role(event.role) is not None:
         return RejectedReason.ROLE_IN_USE
     limits = books.limits.with_overrides(group.own_limits)
     return _why_no_ids(books, [event.companion_id], len(group.companions) + 1, event, limits)
@@ -74,5 +74,5 @@ def is_same_registration(_: Books, group: Group, event: ParentRegistered) -> boo
 
 def is_known_pair(_: Books, record: Group | Companion, event: CompanionRegistered) -> bool:
     """Whether the companion is announced or registered in that role already."""
-    known = record.group.companions.get(event.role)
+    known = record.group.in_role(event.role)
     return known is not None and known.request_id == event.companion_id

@@ -37,7 +37,7 @@ class _Tracked(Group):
 
     def missing(self) -> dict[str, str]:
         """``{role: companion id}`` of those that are not done, or done without an output."""
-        return {c.role: c.request_id for c in self.companions.values() if c.state not in DONE or c.output is None}
+        return {c.role: c.request_id for c in self.companions if c.state not in DONE or c.output is None}
 
 
 class _OnlyDeferred(Tombstone):
@@ -167,11 +167,17 @@ class CfgCompanionTracker:
         else:
             group = self._groups.get(parent_id) or self._open(parent_id, now)
             group.announced = True
-            if role in group.companions:
-                self._supersede(group, role, now)
             if self._superseded:
                 self._reclaim(companion_id)
-            companion = companions[companion_id] = group.join(role, companion_id, now)
+            old = group.in_role(role)
+            if old is None:
+                companion = group.join(role, companion_id, now)
+            else:
+                companion = group.supersede(old, companion_id, now, journal)
+                del companions[old.request_id]
+                self._superseded[old.request_id] = group
+                group.superseded += (old.request_id,)
+            companions[companion_id] = companion
             if journal is not None:
                 journal.created(companion)
         if journal is not None:
@@ -192,7 +198,7 @@ class CfgCompanionTracker:
         if group is None:
             return []
         outputs = []
-        for companion in group.companions.values():
+        for companion in group.companions:
             if companion.output is not None:
                 outputs.append(companion.output)
         return outputs
@@ -375,12 +381,6 @@ class CfgCompanionTracker:
         self._tombstones.expire(now)
         return self._tombstones.get(parent_id)
 
-    def _supersede(self, group: _Tracked, role: str, now: float) -> None:
-        old = group.supersede(role, now, self._journal)
-        del self._companions[old]
-        self._superseded[old] = group
-        group.superseded += (old,)
-
     def _reclaim(self, request_id: str) -> None:
         """The id is in use again: it is not for the group that it was superseded in to abort."""
         before = self._superseded.pop(request_id, None)
@@ -408,7 +408,7 @@ class CfgCompanionTracker:
             group.fail(group, Cause(reason, ""), now, self._journal, [])
             self._failed[reason.value] += 1
         ids = []
-        for companion in group.companions.values():
+        for companion in group.companions:
             ids.append(companion.request_id)
             del self._companions[companion.request_id]
         del self._groups[group.request_id]
@@ -418,7 +418,7 @@ class CfgCompanionTracker:
             self._tombstones.expire(now)
         kind = Tombstone if group.announced else _OnlyDeferred
         self._tombstones.add((group.request_id,), kind(group.request_id, group.life, now))
-        group.companions.clear()  # the records refer to each other: let them go without the collector
+        group.companions = ()  # the records refer to each other: let them go without the collector
         if group.superseded:
             ids += group.superseded
             for companion_id in group.superseded:

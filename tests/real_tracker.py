@@ -44,7 +44,7 @@ QUERIES = (
 
 
 def original_class() -> Any:
-    """The original ``CfgCompanionTracker``. Without the wheel the test is skipped, or fails where it must not be."""
+    """The original ``CfgCompanionTracker``. Without the wheel the test is skipped; where CI is true it fails."""
     try:
         return original.original_class()
     except LookupError as error:

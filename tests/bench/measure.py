@@ -34,8 +34,11 @@ def seconds(work: Work) -> float:
     return time.process_time() - started
 
 
-def paired(numerator: Work, denominator: Work, pairs: int) -> Ratio:
-    """Run both in turns, the order changing from pair to pair, and take the ratio of each pair."""
+def paired(numerator: Work, denominator: Work, pairs: int, scale: float = 1.0) -> Ratio:
+    """Run both in turns, the order changing from pair to pair, and take the ratio of each pair.
+
+    ``scale``: how many times the numerator's work the denominator does.
+    """
     ratios = []
     numerator()  # warm
     denominator()
@@ -45,7 +48,7 @@ def paired(numerator: Work, denominator: Work, pairs: int) -> Ratio:
             below, above = seconds(denominator), seconds(numerator)
         else:
             above, below = seconds(numerator), seconds(denominator)
-        ratios.append(above / below)
+        ratios.append(above / below * scale)
     return summary(ratios)
 
 

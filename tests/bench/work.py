@@ -59,7 +59,8 @@ def against_the_real_tracker(scale: Scale) -> dict[str, Ratio]:
 
 def against_stock_machines(scale: Scale) -> dict[str, Ratio]:
     """Stock machines, on the same life as the events."""
-    mine = _lives(lives.on_events, Registry(), scale.slow_lives)
+    mine = _lives(lives.on_events, Registry(), scale.lives)
+    more = scale.lives / scale.slow_lives
     rows = {}
     for name, peer in {
         "transitions_each": lives.transitions_machine_each(),
@@ -67,13 +68,13 @@ def against_stock_machines(scale: Scale) -> dict[str, Ratio]:
         "statemachine": lives.python_statemachine(),
     }.items():
         ids = lives.names()
-        rows[name] = paired(lambda p=peer, i=ids: p.live(i, scale.slow_lives), mine, scale.slow_pairs)  # type: ignore[misc]
+        rows[name] = paired(lambda p=peer, i=ids: p.live(i, scale.slow_lives), mine, scale.slow_pairs, more)  # type: ignore[misc]
     return rows
 
 
 def recorded_run(scale: Scale) -> dict[str, Ratio]:
     """The large recorded run: the orchestrator's calls on both trackers, and its events as JSON lines."""
-    calls = [json.loads(line) for line in gzip.open(DATA / "omni-large.calls.jsonl.gz", "rt")]
+    calls = [json.loads(line) for line in _lines("omni-large.calls.jsonl.gz")]
     prepared = [(call["method"], call["args"], call["kwargs"]) for call in calls]
     real_class = original_class()
 
@@ -83,7 +84,7 @@ def recorded_run(scale: Scale) -> dict[str, Ratio]:
         for method, args, kwargs in prepared:
             methods[method](*args, **kwargs)
 
-    lines = gzip.open(DATA / "omni-large.events.jsonl.gz").read().splitlines()
+    lines = _lines("omni-large.events.jsonl.gz")
     with tempfile.TemporaryDirectory() as folder:
         trace, actions = Path(folder, "events.jsonl"), Path(folder, "actions.jsonl")
         trace.write_bytes(b"\n".join(lines) + b"\n")
@@ -101,6 +102,10 @@ def recorded_run(scale: Scale) -> dict[str, Ratio]:
             "recorded_calls": paired(lambda: replay(CfgCompanionTracker), lambda: replay(real_class), pairs),
             "json_run": paired(run, loads, pairs),
         }
+
+
+def _lines(name: str) -> list[bytes]:
+    return gzip.decompress((DATA / name).read_bytes()).splitlines()
 
 
 def live_groups(scale: Scale) -> dict[str, Ratio]:
