@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import real_tracker
+from bench import original
 from helpers import Payload
 from hypothesis import given, settings
 from real_tracker import ANY_CALLS, IDS, METHODS, QUERIES, Call, Clock, calls_number, make, original_class
@@ -609,7 +609,8 @@ def test_there_are_fifteen_methods_and_they_are_those_of_the_original():
     [("true", pytest.fail.Exception), ("", pytest.skip.Exception), (None, pytest.skip.Exception)],
 )
 def test_without_the_wheel_comparisons_are_skipped_but_fail_where_changes_are_checked(monkeypatch, ci, outcome):
-    monkeypatch.setattr(real_tracker, "DISTRIBUTION", "no-such-distribution-as-this")
+    original.original_class.cache_clear()
+    monkeypatch.setattr(original, "DISTRIBUTION", "no-such-distribution-as-this")
     monkeypatch.delenv("CI", raising=False)
     if ci is not None:
         monkeypatch.setenv("CI", ci)
