@@ -6,7 +6,7 @@ Actions are frozen and typed; ``to_dict()`` gives their JSON shape, payloads by 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from cfg_fsm.states import FailureReason
 
@@ -108,8 +108,7 @@ ACTION_TYPES: tuple[type[Action], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Dispatched:
+class Dispatched(NamedTuple):
     """The answer of a dispatch."""
 
     disposition: Disposition

@@ -6,15 +6,14 @@ They are kept here and nowhere else. Records come in by ``admit`` and go with th
 from __future__ import annotations
 
 from collections import Counter
-from typing import cast
+from collections.abc import Sequence
 
-from cfg_fsm.actions import AbortRequests, Action, Dispatched, Disposition, ReleaseRequests, accepted
+from cfg_fsm.actions import AbortRequests, Action, Dispatched, ReleaseRequests, accepted
 from cfg_fsm.audit.record import Journal
 from cfg_fsm.deadlines import Deadlines
 from cfg_fsm.events import Limits
 from cfg_fsm.group import Cause, Companion, Group
-from cfg_fsm.states import IgnoredReason, RejectedReason
-from cfg_fsm.tables import Verdict
+from cfg_fsm.states import FailureReason, IgnoredReason, RejectedReason
 from cfg_fsm.tombstones import Tombstone, Tombstones
 
 Record = Group | Companion
@@ -46,9 +45,9 @@ class Books:
         """Live parents."""
         self.forwarded = 0
         self.finished = 0
-        self.failed: Counter[str] = Counter()
-        self.ignored: Counter[str] = Counter()
-        self.rejected: Counter[str] = Counter()
+        self.failed: Counter[FailureReason] = Counter()
+        self.ignored: Counter[IgnoredReason | RejectedReason] = Counter()
+        self.rejected: Counter[IgnoredReason | RejectedReason] = Counter()
 
     def admit(self, record: Record) -> None:
         """A new record is live."""
@@ -82,7 +81,9 @@ class Books:
         """The group has said ``actions``: count and audit them. If it has ended, forget it, but for its tombstone
         (R7), and have its ids released."""
         if group.ended:
-            ids = group.request_ids()
+            ids = [group.request_id]
+            for companion in group.companions:
+                ids.append(companion.request_id)
             unheard = None
             for action in actions:
                 if type(action) is AbortRequests:
@@ -97,7 +98,7 @@ class Books:
             if group.reason is None:
                 self.finished += 1
             else:
-                self.failed[group.reason.value] += 1
+                self.failed[group.reason] += 1
             actions.append(ReleaseRequests(ids))
         else:
             self.forwarded += 1  # the one thing that is said of a group that goes on
@@ -107,23 +108,23 @@ class Books:
 
     def refused(
         self,
-        verdict: Verdict,
+        verdict: str,
         reason: IgnoredReason | RejectedReason,
-        actions: list[Action],
+        actions: Sequence[Action],
+        life: int | None = None,
         record: Record | None = None,
         request_id: str | None = None,
         parent_id: str | None = None,
-        life: int | None = None,
     ) -> Dispatched:
         """The answer to an event that was ignored or rejected: counted and audited."""
-        (self.ignored if verdict is Verdict.IGNORED else self.rejected)[reason.value] += 1
+        (self.ignored if verdict == "ignored" else self.rejected)[reason] += 1
         if self.journal is not None:
             self.journal.refused(
-                verdict.value, reason.value, request_id=request_id, record=record, parent_id=parent_id, life=life
+                verdict, reason, request_id=request_id, record=record, parent_id=parent_id, life=life
             )
             for action in actions:
                 self.journal.action(action, parent_id, life)
-        return Dispatched(cast(Disposition, verdict.value), reason, tuple(actions), life)
+        return Dispatched(verdict, reason, tuple(actions), life)  # type: ignore[arg-type]
 
 
 def timed(limits: Limits) -> Limits | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from cfg_fsm.books import Books
-from cfg_fsm.events import CompanionRegistered, LifeEvent, Limits, ParentRegistered
+from cfg_fsm.events import CompanionRegistered, Limits, ParentRegistered
 from cfg_fsm.group import Companion, Group
 from cfg_fsm.states import RejectedReason
 
@@ -14,9 +14,9 @@ Registration: TypeAlias = ParentRegistered | CompanionRegistered
 
 def why_not(books: Books, event: Registration) -> RejectedReason | None:
     """Why a registration must not be obeyed; ``None``: it may be. A companion's parent must be live."""
-    if isinstance(event, ParentRegistered):
+    if type(event) is ParentRegistered:  # isinstance asks the models' metaclass, which takes its time
         return _why_no_parent(books, event)
-    return _why_no_companion(books, event, books.requests[event.parent_id].group)
+    return _why_no_companion(books, event, books.requests[event.parent_id].group)  # type: ignore[arg-type]
 
 
 def _why_no_parent(books: Books, event: ParentRegistered) -> RejectedReason | None:
@@ -29,7 +29,7 @@ def _why_no_parent(books: Books, event: ParentRegistered) -> RejectedReason | No
         last = books.tombstones.get(event.parent_id)
         if last is not None and event.life <= last.life:
             return RejectedReason.LIFE_NOT_GREATER
-    return _why_no_ids(books, ids, len(ids) - 1, event, books.limits.with_overrides(event.limits))
+    return _why_no_ids(books, ids, len(ids) - 1, event.life, event.limits)
 
 
 def _why_no_companion(books: Books, event: CompanionRegistered, group: Group) -> RejectedReason | None:
@@ -37,24 +37,25 @@ def _why_no_companion(books: Books, event: CompanionRegistered, group: Group) ->
         return RejectedReason.SEALED
     if group.in_role(event.role) is not None:
         return RejectedReason.ROLE_IN_USE
-    limits = books.limits.with_overrides(group.own_limits)
-    return _why_no_ids(books, [event.companion_id], len(group.companions) + 1, event, limits)
+    return _why_no_ids(books, [event.companion_id], len(group.companions) + 1, event.life, group.own_limits)
 
 
 def _why_no_ids(
-    books: Books, ids: list[str], companions: int, event: LifeEvent, limits: Limits
+    books: Books, ids: list[str], companions: int, life: int | None, own: Limits | None
 ) -> RejectedReason | None:
-    """``ids`` would join, and their group would then have so many ``companions``."""
+    """``ids`` would join, and their group, with limits of its ``own``, would then have so many ``companions``."""
+    requests = books.requests
     for request_id in ids:
-        if request_id in books.requests:
+        if request_id in requests:
             return RejectedReason.ID_IN_USE
+    limits = books.limits if own is None else books.limits.with_overrides(own)
     most = limits.max_companions_per_parent
     if most is not None and companions > most:
         return RejectedReason.TOO_MANY_COMPANIONS
     most = books.limits.max_requests
-    if most is not None and len(books.requests) + len(ids) > most:
+    if most is not None and len(requests) + len(ids) > most:
         return RejectedReason.REGISTRY_FULL
-    if event.life is None:
+    if life is None:
         for request_id in ids:
             if books.tombstones.may_report(request_id):
                 return RejectedReason.MAY_STILL_REPORT

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from cfg_fsm import door, tables, wording
 from cfg_fsm import events as ev
@@ -115,20 +115,21 @@ def _finish(books: Books, record: Record, _: ev.ParentFinished, __: Choice) -> D
     return books.answer(record.group, actions)
 
 
-def refuse(books: Books, event: LifeEvent, record: Record | None, choice: Choice) -> Dispatched:
+def refuse(books: Books, event: LifeEvent, record: Record | None, option: Option) -> Dispatched:
     """Ignore or reject an event about one request, and answer for one that would run without an owner."""
-    subject: str = getattr(event, cast(str, event.subject_field))
-    reason = choice.reason or door.why_not(books, cast(door.Registration, event))
+    reason = option.reason or door.why_not(books, event)  # type: ignore[arg-type]  # a registration
     assert reason is not None  # a guard has just said so
+    if record is not None and not option.answer and books.journal is None:
+        return books.refused(option.verdict, reason, (), record.life)
+    subject: str = getattr(event, event.subject_field or "")
     request_id = getattr(event, "companion_id", subject)
     actions: list[Action] = []
-    if choice.answer and request_id not in books.requests:
-        actions = [_ANSWERS[name]([request_id]) for name in choice.answer]
-    parent_id, life = getattr(event, "parent_id", None), None
+    if request_id not in books.requests:
+        actions = [answer([request_id]) for answer in option.answer]
     known = record or books.tombstones.get(subject)
-    if known is not None:
-        parent_id, life = known.parent_id, known.life
-    return books.refused(choice.verdict, reason, actions, record, request_id, parent_id, life)
+    parent_id = getattr(event, "parent_id", None) if known is None else known.parent_id
+    life = None if known is None else known.life
+    return books.refused(option.verdict, reason, actions, life, record, request_id, parent_id)
 
 
 # ---------------------------------------------------------------------------
@@ -156,7 +157,7 @@ def _take_abort(books: Books, event: ev.RequestsAborted, route: Route) -> Dispat
     actions: list[Action] = [AcknowledgeAbort(outcomes)]
     ending = [record for record in failing.values() if record is not None]
     if not ending:
-        return books.refused(Verdict.IGNORED, IgnoredReason.NOTHING_ENDED, actions)
+        return books.refused("ignored", IgnoredReason.NOTHING_ENDED, actions)
     if books.journal is not None:
         books.journal.action(actions[0], None, None)
     for record in ending:
@@ -171,7 +172,7 @@ def _take_replica_lost(books: Books, event: ev.ReplicaLost, route: Route) -> Dis
         if _moves(books, record, event, route):
             hit[record.group.seq] = record.group
     if not hit:
-        return books.refused(Verdict.IGNORED, IgnoredReason.NOTHING_BOUND, [])
+        return books.refused("ignored", IgnoredReason.NOTHING_BOUND, ())
     lost = (event.stage_id, event.replica_id)
     actions: list[Action] = []
     for _, group in sorted(hit.items()):
@@ -187,8 +188,8 @@ def _moves(books: Books, record: Record, event: LifeEvent, route: Route) -> bool
     if event.life is not None and event.life != record.life:
         return False
     cell = route.cells[record.machine][record.state]
-    choice = next(choice for guard, choice in cell if guard is None or guard(books, record, event))
-    return choice.verdict is Verdict.MOVES
+    option = next(option for option in cell if option.guard is None or option.guard(books, record, event))
+    return option.choice.verdict is Verdict.MOVES
 
 
 def _take_tick(books: Books, _: ev.ClockTicked, __: Route) -> Dispatched:
@@ -208,10 +209,8 @@ def _take_tick(books: Books, _: ev.ClockTicked, __: Route) -> Dispatched:
 
 Guard: TypeAlias = Callable[[Books, Any, Any], bool]
 Effect: TypeAlias = Callable[[Books, Any, Any, Choice], Dispatched]
-Cell: TypeAlias = "tuple[tuple[Guard | None, Choice], ...]"
+Cell: TypeAlias = "tuple[Option, ...]"
 
-#: An event of another life than the current one.
-OTHER_LIFE = Choice(Verdict.IGNORED, None, IgnoredReason.OTHER_LIFE)
 #: The state in which ``tables.CLASSIFICATION`` speaks of ids that have ended.
 CLEANED = str.__str__(tables.FINAL[tables.PARENT])
 
@@ -279,6 +278,24 @@ _TAKE: dict[type[ev.EventBase], Callable[[Books, Any, Route], Dispatched]] = {
 }
 
 
+class Option:
+    """A choice of a cell, resolved."""
+
+    __slots__ = ("answer", "choice", "guard", "reason", "refused", "verdict")
+
+    def __init__(self, choice: Choice) -> None:
+        self.choice = choice
+        self.guard: Guard | None = None if choice.guard is None else GUARDS[choice.guard]
+        self.refused = choice.verdict in (Verdict.IGNORED, Verdict.REJECTED)
+        self.verdict: str = choice.verdict.value
+        self.reason = choice.reason
+        self.answer = tuple(_ANSWERS[name] for name in choice.answer)
+
+
+#: An event of another life than the current one.
+OTHER_LIFE = Option(Choice(Verdict.IGNORED, None, IgnoredReason.OTHER_LIFE))
+
+
 class Route:
     """How the events of one type are taken in."""
 
@@ -298,7 +315,7 @@ class Route:
         """The cell for an id that was never heard of."""
         self.subject: Callable[[Any], str] = attrgetter(model.subject_field or "type")
         """Gives the id of the request that it names."""
-        self.effect = _EFFECTS.get(model, refuse)
+        self.effect: Effect = _EFFECTS.get(model, _no_effect)
         """Does what the event does when it is not refused."""
         self.checks_life = model is not ev.ParentRegistered
 
@@ -313,8 +330,12 @@ class Route:
         return self.cells[kind.value][CLEANED]
 
 
+def _no_effect(*_: Any) -> Dispatched:
+    raise AssertionError("an event about several requests has no effect on one")  # pragma: no cover - see ``take``
+
+
 def _resolved(cell: tables.Cell) -> Cell:
-    return tuple((None if choice.guard is None else GUARDS[choice.guard], choice) for choice in cell)
+    return tuple(Option(choice) for choice in cell)
 
 
 ROUTES: dict[type[ev.EventBase], Route] = {model: Route(model) for model in ev.EVENT_MODELS}

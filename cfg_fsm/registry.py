@@ -6,17 +6,17 @@ step is complete.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any
 
 from cfg_fsm.actions import Dispatched
 from cfg_fsm.audit.record import Journal, Observer
 from cfg_fsm.books import Books
 from cfg_fsm.errors import NotAnEvent
-from cfg_fsm.events import Event, LifeEvent, Limits
+from cfg_fsm.events import Event, Limits
 from cfg_fsm.group import Group
-from cfg_fsm.handlers import OTHER_LIFE, ROUTES, Route, refuse
-from cfg_fsm.tables import Verdict
+from cfg_fsm.handlers import OTHER_LIFE, ROUTES, refuse
 from cfg_fsm.views import RequestView, view
 
 
@@ -55,10 +55,26 @@ class Registry:
         if books.tombstones.expire_at <= now:
             books.tombstones.expire(now)
         books.events += 1
-        if route.take is None:
-            answer = _take_named(books, cast(LifeEvent, event), route)
-        else:
+        if route.take is not None:
             answer = route.take(books, event, route)
+        else:
+            # One request is named: find it, classify, then refuse or carry out.
+            request_id = route.subject(event)
+            record = books.requests.get(request_id)
+            if record is None:
+                cell = route.cell_of_gone(books, event, request_id)  # type: ignore[arg-type]
+            else:
+                cell = route.cells[record.machine][record.state]
+                life = event.life  # type: ignore[union-attr]
+                if life is not None and route.checks_life and life != record.life:
+                    cell = _OTHER_LIFE
+            for option in cell:  # the last has no guard
+                if option.guard is None or option.guard(books, record, event):
+                    break
+            if option.refused:
+                answer = refuse(books, event, record, option)  # type: ignore[arg-type]
+            else:
+                answer = route.effect(books, record, event, option.choice)
         if journal is not None:
             journal.deliver()
         return answer
@@ -100,30 +116,18 @@ class Registry:
             "tombstones": len(books.tombstones),
             "events": books.events,
             "accepted": books.events - books.ignored.total() - books.rejected.total(),
-            "ignored": dict(sorted(books.ignored.items())),
-            "rejected": dict(sorted(books.rejected.items())),
+            "ignored": _by_code(books.ignored),
+            "rejected": _by_code(books.rejected),
             "parents_registered": books.registered,
             "forwards": books.forwarded,
             "finished": books.finished,
-            "failed": dict(sorted(books.failed.items())),
+            "failed": _by_code(books.failed),
             "observer_errors": 0 if books.journal is None else books.journal.errors,
         }
 
 
-def _take_named(books: Books, event: LifeEvent, route: Route) -> Dispatched:
-    """The way of every event that names one request: find it, classify, then refuse or carry out."""
-    request_id = route.subject(event)
-    record = books.requests.get(request_id)
-    if record is None:
-        cell = route.cell_of_gone(books, event, request_id)
-    else:
-        life = event.life
-        if life is not None and route.checks_life and life != record.life:
-            return refuse(books, event, record, OTHER_LIFE)
-        cell = route.cells[record.machine][record.state]
-    for guard, choice in cell:  # noqa: B007 - used behind the loop: the last choice has no guard
-        if guard is None or guard(books, record, event):
-            break
-    if choice.verdict is Verdict.MOVES or choice.verdict is Verdict.STAYS:
-        return route.effect(books, record, event, choice)
-    return refuse(books, event, record, choice)
+_OTHER_LIFE = (OTHER_LIFE,)
+
+
+def _by_code(counter: Counter[Any]) -> dict[str, int]:
+    return {code.value: count for code, count in sorted(counter.items())}

@@ -50,8 +50,10 @@ class Tombstones:
 
     def may_report(self, request_id: str) -> bool:
         """Whether a terminal event of an earlier life of this id may still come (R9)."""
-        tombstone = self._by_id.get(request_id)
-        return tombstone is not None and tombstone.unheard is not None and request_id in tombstone.unheard
+        if request_id not in self._by_id:
+            return False
+        unheard = self._by_id[request_id].unheard
+        return unheard is not None and request_id in unheard
 
     def add(self, request_ids: Iterable[str], tombstone: Tombstone) -> None:
         """Remember that these ended, none of which is remembered. The oldest go if there are too many."""
@@ -66,7 +68,8 @@ class Tombstones:
 
     def forget(self, request_id: str) -> None:
         """The id is in use again."""
-        self._by_id.pop(request_id, None)
+        if request_id in self._by_id:
+            del self._by_id[request_id]
 
     def expire(self, now: float) -> None:
         """Forget those whose time is over."""
