@@ -52,7 +52,8 @@ class Books:
     def admit(self, record: Record) -> None:
         """A new record is live."""
         self.requests[record.request_id] = record
-        self.tombstones.forget(record.request_id)
+        if record.request_id in self.tombstones.by_id:
+            self.tombstones.forget(record.request_id)
         if self.journal is not None:
             self.journal.created(record)
         if record.group.limits is not None:

@@ -56,8 +56,9 @@ def _why_no_ids(
     if most is not None and len(requests) + len(ids) > most:
         return RejectedReason.REGISTRY_FULL
     if life is None:
+        remembered = books.tombstones.by_id
         for request_id in ids:
-            if books.tombstones.may_report(request_id):
+            if request_id in remembered and books.tombstones.may_report(request_id):
                 return RejectedReason.MAY_STILL_REPORT
     return None
 

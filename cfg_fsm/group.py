@@ -203,10 +203,6 @@ class Group:
         """``{role: companion id}`` of the outputs that the bundle lacks, in role order."""
         return {c.role: c.request_id for c in self.companions if c.state not in DONE}
 
-    def bundle(self) -> list[Any]:
-        """The companions' outputs in role order, by reference."""
-        return [companion.output for companion in self.companions]
-
     @property
     def ended(self) -> bool:
         """Whether all machines of the group are cleaned."""
@@ -366,14 +362,12 @@ class Group:
         self, _: Any, __: Any, ___: Any, now: float, journal: Journal | None, actions: list[Action]
     ) -> None:
         assert self.stage_id is not None  # set by the defer that every forward follows
+        roles, outputs = {}, []
+        for companion in self.companions:
+            roles[companion.role] = companion.request_id
+            outputs.append(companion.output)
         action = ForwardParent(
-            self.request_id,
-            self.life,
-            self.stage_id,
-            self.engine_outputs,
-            self.roles(),
-            self.bundle(),
-            self.context,
+            self.request_id, self.life, self.stage_id, self.engine_outputs, roles, outputs, self.context
         )
         self.hand_over(now, journal)
         actions.append(action)

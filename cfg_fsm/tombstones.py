@@ -32,32 +32,33 @@ class Tombstones:
     ``expire_at`` is never later than the time at which the oldest has to go; who owns this calls ``expire`` then.
     """
 
-    __slots__ = ("_by_id", "_limit", "_seconds", "expire_at")
+    __slots__ = ("_limit", "_seconds", "by_id", "expire_at")
 
     def __init__(self, limit: int, seconds: float | None) -> None:
         self._limit = limit
         self._seconds = math.inf if seconds is None else seconds
         # Ordered, for its oldest entry is found at once however many have gone before it; a dict searches.
-        self._by_id: OrderedDict[str, Tombstone] = OrderedDict()
+        self.by_id: OrderedDict[str, Tombstone] = OrderedDict()
+        """Those remembered, the oldest first. To be read; it is changed by the methods."""
         self.expire_at = math.inf
 
     def __len__(self) -> int:
-        return len(self._by_id)
+        return len(self.by_id)
 
     def get(self, request_id: str) -> Tombstone | None:
         """The tombstone of an id that has ended, as long as it is remembered."""
-        return self._by_id.get(request_id)
+        return self.by_id.get(request_id)
 
     def may_report(self, request_id: str) -> bool:
         """Whether a terminal event of an earlier life of this id may still come (R9)."""
-        if request_id not in self._by_id:
+        if request_id not in self.by_id:
             return False
-        unheard = self._by_id[request_id].unheard
+        unheard = self.by_id[request_id].unheard
         return unheard is not None and request_id in unheard
 
     def add(self, request_ids: Iterable[str], tombstone: Tombstone) -> None:
         """Remember that these ended, none of which is remembered. The oldest go if there are too many."""
-        by_id = self._by_id
+        by_id = self.by_id
         for request_id in request_ids:
             by_id[request_id] = tombstone
         while len(by_id) > self._limit:
@@ -68,12 +69,12 @@ class Tombstones:
 
     def forget(self, request_id: str) -> None:
         """The id is in use again."""
-        if request_id in self._by_id:
-            del self._by_id[request_id]
+        if request_id in self.by_id:
+            del self.by_id[request_id]
 
     def expire(self, now: float) -> None:
         """Forget those whose time is over."""
-        by_id = self._by_id
+        by_id = self.by_id
         while by_id:
             request_id = next(iter(by_id))
             gone_at = by_id[request_id].ended_at + self._seconds

@@ -375,11 +375,12 @@ class CfgCompanionTracker:
 
     def _ended(self, parent_id: str, now: float) -> Tombstone | None:
         """What is remembered of the parent's last group."""
-        last = self._tombstones.get(parent_id)
-        if last is None or self._tombstones.expire_at > now:
+        tombstones = self._tombstones
+        last = tombstones.by_id.get(parent_id)
+        if last is None or tombstones.expire_at > now:
             return last
-        self._tombstones.expire(now)
-        return self._tombstones.get(parent_id)
+        tombstones.expire(now)
+        return tombstones.get(parent_id)
 
     def _reclaim(self, request_id: str) -> None:
         """The id is in use again: it is not for the group that it was superseded in to abort."""

@@ -96,7 +96,7 @@ def armed_groups(registry: Registry) -> list[Any]:
 
 def tombstones(registry: Registry) -> dict[str, Any]:
     """The tombstone of each ended id that is remembered."""
-    return registry._books.tombstones._by_id
+    return registry._books.tombstones.by_id
 
 
 # -- answers ----------------------------------------------------------------------------------------------
