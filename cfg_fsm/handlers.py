@@ -77,11 +77,14 @@ def _progress(books: Books, record: Record, _: ev.RequestProgressed | ev.KvReady
 
 def _parent_output(books: Books, record: Record, event: ev.ParentOutputReady, _: Choice) -> Dispatched:
     group = record.group
+    replaced = group.engine_outputs, group.context  # a finalizer of the host's must not run within the step
     actions: list[Action] = []
     group.defer(event.stage_id, event.engine_outputs, event.context, books.now, books.journal, actions)
     if group.limits is not None:
         books.arm(group)
-    return books.answer(group, actions)
+    answer = books.answer(group, actions)
+    del replaced
+    return answer
 
 
 def _companion_output(

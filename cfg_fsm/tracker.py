@@ -242,10 +242,12 @@ class CfgCompanionTracker:
         else:
             group = group or self._open(parent_id, now)
             group.reason = None  # if a deadline had ended its last wait, this is another one
+            replaced = group.engine_outputs  # a finalizer of the host's must not run within the call
             group.defer(stage_id, engine_outputs, None, now, journal, [])
             if self._limits is not None:
                 for due in group.deadlines(group):
                     self._deadlines.arm(group, due.when)
+            del replaced
         if journal is not None:
             journal.deliver()
 

@@ -465,7 +465,7 @@ def take_picture(registry: Registry) -> Picture:
             if name in _PAYLOADS:
                 seen[name] = None if value is None else id(value)
             elif name == "companions":
-                seen[name] = [(role, id(companion)) for role, companion in value.items()]
+                seen[name] = [(companion.role, id(companion)) for companion in value]
             elif name == "group":
                 seen[name] = id(value)
             elif name != "alarm":

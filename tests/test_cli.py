@@ -16,8 +16,10 @@ from typer.testing import CliRunner
 import cfg_fsm
 from cfg_fsm import Limits, diagrams
 from cfg_fsm.audit.reading import read_audit, verify
-from cfg_fsm.cli import _interruptible, app, parse_limits, render
+from cfg_fsm.cli import app
+from cfg_fsm.cli_run import interruptible, parse_limits
 from cfg_fsm.errors import MissingExtra
+from cfg_fsm.report import render
 from cfg_fsm.runner import run_trace
 from cfg_fsm.traces import LineSource
 
@@ -343,7 +345,7 @@ class TestFilesThatCannotBeUsed:
         def broken(*_):
             raise RuntimeError("a defect")
 
-        monkeypatch.setattr("cfg_fsm.cli.Run.feed", broken)
+        monkeypatch.setattr("cfg_fsm.runner.Run.feed", broken)
         assert isinstance(cfg("run", trace).exception, RuntimeError)
 
 
@@ -391,7 +393,7 @@ class TestPipes:
 
     def test_ctrl_c_waits_for_the_end_of_a_step(self, trace):
         def interrupted():
-            with LineSource(trace) as source, _interruptible(source) as check:
+            with LineSource(trace) as source, interruptible(source) as check:
                 check()
                 signal.raise_signal(signal.SIGINT)
                 reached.append("the end of the step")
@@ -406,7 +408,7 @@ class TestPipes:
     @pytest.mark.parametrize("reading", [True, False])
     def test_ctrl_c_at_once_while_a_read_waits_or_when_pressed_again(self, trace, reading):
         def interrupted():
-            with LineSource(trace) as source, _interruptible(source):
+            with LineSource(trace) as source, interruptible(source):
                 if not reading:
                     signal.raise_signal(signal.SIGINT)
                 source.reading = reading
@@ -420,7 +422,7 @@ class TestPipes:
 
     def test_ctrl_c_in_the_last_step(self, trace):
         def interrupted():
-            with LineSource(trace) as source, _interruptible(source):
+            with LineSource(trace) as source, interruptible(source):
                 signal.raise_signal(signal.SIGINT)
 
         before = signal.getsignal(signal.SIGINT)

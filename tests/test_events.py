@@ -1,5 +1,6 @@
 """Events: what they are called, what they carry, and what is not one."""
 
+import io
 import json
 from copy import deepcopy
 
@@ -7,8 +8,9 @@ import pytest
 from helpers import Payload
 from pydantic import ValidationError
 
-from cfg_fsm import Limits, parse_event
+from cfg_fsm import Limits, Registry, parse_event
 from cfg_fsm import events as ev
+from cfg_fsm.audit.sinks import JsonlAudit
 
 #: Everything that each event may say: the fields that it needs first, then the optional ones with their defaults.
 SHAPES = {
@@ -276,6 +278,28 @@ def test_a_truth_value_is_not_a_number(kind, field, bad):
 @pytest.mark.parametrize("bad", [5, b"boom", ["boom"], ValueError("boom")], ids=repr)
 def test_a_text_is_text(kind, field, bad):
     assert field in wrong(body(kind, **{field: bad}))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda text: ev.RequestFailed(request_id="p", error=text),
+        lambda text: ev.RequestFailed(request_id="p", error="boom", error_type=text),
+        lambda text: ev.ReplicaLost(stage_id=0, replica_id=0, error=text),
+    ],
+    ids=["error", "error_type", "replica"],
+)
+def test_a_text_that_is_let_in_can_be_audited(make):
+    written = io.StringIO()
+    registry = Registry(observers=[JsonlAudit(written)])
+    registry.dispatch(ev.ParentRegistered(parent_id="p", companions={}))
+    registry.dispatch(ev.RequestStarted(request_id="p", replica_id=0))
+    try:
+        event = make("no such file: caf\udce9")  # as Python spells a file name that is not UTF-8
+    except ValidationError:
+        return
+    registry.dispatch(event)
+    assert registry.counters()["observer_errors"] == 0
 
 
 @pytest.mark.parametrize("finish", ["stop", "length", "abort", "error"])

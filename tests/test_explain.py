@@ -334,9 +334,9 @@ def test_an_audit_whose_host_calls_a_tracker_has_no_events_and_is_told_all_the_s
         " +0.000 s  parent  register parent",
         " +0.000 s  neg     register companion",
         " +0.000 s  parent  defer parent; deferred, waiting for neg (c)",
-        "+10.000 s  parent  pop expired parents; the bundle is taken without neg (c)",
+        "+10.000 s  parent  pop expired parents; handed back (deferred_deadline) without neg (c)",
         "+10.000 s  parent  cleanup parent; neg failed with it",
-        "Ended at +10.000 s: failed, deferred_deadline; its bundle was forwarded at +10.000 s without neg (c).",
+        "Ended at +10.000 s: failed, deferred_deadline; it was handed back at +10.000 s without neg (c).",
     ]
 
 

@@ -24,6 +24,7 @@ from helpers import (
     seal,
     start,
     tick,
+    told,
 )
 from hypothesis import event as note
 from hypothesis import given, settings
@@ -407,7 +408,7 @@ def test_the_checker_notices_a_wrong_answer(rule):
     answer = registry.dispatch(events[-1])
     checker.twin = None
     with pytest.raises(AssertionError, match=rule):
-        checker.step(events[-1], dataclasses.replace(answer, actions=tamper(answer.actions)))
+        checker.step(events[-1], answer._replace(actions=tuple(tamper(answer.actions))))
 
 
 def test_the_checker_notices_a_record_that_an_ignored_event_has_changed():
@@ -608,3 +609,35 @@ def test_what_the_host_was_handed_is_the_hosts():
     assert companions() is answer.actions[0].companion_outputs[0]
     del answer
     assert companions() is None
+
+
+class Restless:
+    """A payload that does something when it is let go of, as a finalizer of the host's might."""
+
+    def __init__(self, act):
+        self.act = act
+
+    def __del__(self):
+        self.act()
+
+
+@pytest.mark.usefixtures("no_collector")
+@pytest.mark.parametrize("observed", [True, False], ids=["observed", "unobserved"])
+def test_what_runs_when_a_payload_is_let_go_of_finds_the_step_complete(observed):
+    registry, told_within = Registry(observers=[lambda record: None] if observed else ()), []
+    registry.dispatch(register("p", {"neg": "a"}))
+    registry.dispatch(output("p", Restless(lambda: told_within.append(told(registry.dispatch(error("p")))))))
+    assert told(registry.dispatch(output("p", "newer"))) == []
+    assert told_within == [["fail p: error", "abort a", "release p a"]]
+    assert registry.counters()["live"] == registry.counters()["live_parents"] == 0
+
+
+@pytest.mark.usefixtures("no_collector")
+@pytest.mark.parametrize("observed", [True, False], ids=["observed", "unobserved"])
+def test_what_runs_when_a_group_is_let_go_of_finds_that_it_has_ended(observed):
+    registry, told_within = Registry(observers=[lambda record: None] if observed else ()), []
+    registry.dispatch(register("p", {"neg": "a"}))
+    registry.dispatch(done("a", Restless(lambda: told_within.append(told(registry.dispatch(abort("p")))))))
+    assert told(registry.dispatch(error("p"))) == ["fail p: error", "release p a"]
+    assert told_within == [["acknowledge p=already_ended"]]
+    assert registry.counters()["failed"] == {"error": 1}

@@ -24,7 +24,7 @@ from helpers import (
 )
 
 from cfg_fsm import Limits, Registry, parse_event
-from cfg_fsm.errors import CfgFsmError, NotAnEvent, ReentrantDispatch
+from cfg_fsm.errors import BadLine, CfgFsmError, MissingExtra, NotAnEvent, ReentrantDispatch
 from cfg_fsm.group import Group
 
 TWO = {"neg": "a", "img": "b"}
@@ -1768,3 +1768,18 @@ def test_what_is_no_event_is_refused_and_changes_nothing(host, thing):
     assert type(thing).__name__ in str(caught.value)
     assert host.registry.counters() == before
     assert len(host.records) == 2
+
+
+def test_the_errors_of_the_package_say_where_and_what_as_attributes():
+    line = BadLine("trace.jsonl", 7, "no such event")
+    assert (line.path, line.line, line.why, str(line)) == (
+        "trace.jsonl",
+        7,
+        "no such event",
+        "trace.jsonl:7: no such event",
+    )
+    extra = MissingExtra("drawing", "render")
+    assert extra.extra == "render"
+    assert "pip install 'cfg_fsm[render]'" in str(extra)
+    assert isinstance(line, CfgFsmError)
+    assert isinstance(extra, CfgFsmError)

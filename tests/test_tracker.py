@@ -1386,9 +1386,70 @@ def test_explain_does_not_call_a_bundle_complete_that_was_not():
     clock.now = 10.0
     tracker.pop_expired_parents()
     tracker.cleanup_parent("p")
-    told = story(records, "p")
-    assert "bundle is complete" not in told
-    assert "deadline" in told
+    told = story(records, "p").splitlines()
+    assert told[-3] == (
+        "+10.000 s  parent  pop expired parents; handed back (deferred_deadline) without neg (p-neg), img (p-img)"
+    )
+    assert told[-1] == (
+        "Ended at +10.000 s: failed, deferred_deadline; "
+        "it was handed back at +10.000 s without neg (p-neg), img (p-img)."
+    )
+
+
+def test_explain_tells_of_a_deadline_even_if_no_companion_was_missing():
+    tracker, clock, records = audited(deferred_limit_s=10.0)
+    tracker.register_parent("p")
+    tracker.defer_parent("p", "P", 0)
+    clock.now = 10.0
+    tracker.pop_expired_parents()
+    told = story(records, "p").splitlines()
+    assert told[-2].endswith("pop expired parents; handed back (deferred_deadline)")
+    assert told[-1] == (
+        "Open when the log ends (+10.000 s): handed back (deferred_deadline) since +10.000 s, "
+        "waiting for its cleanup."
+    )
+
+
+def test_explain_does_not_blame_the_client_for_a_cleanup_that_follows_an_aborted_companion():
+    tracker, _, records = audited()
+    guided(tracker).defer_parent("p", "P", 0)
+    complete(tracker, "p-neg")
+    tracker.pop_pending_parent("p")
+    tracker.cleanup_parent("p")
+    told = story(records, "p").splitlines()
+    assert told[-3].endswith("pop pending parent; handed back (companion_aborted) without img (p-img)")
+    assert told[-1] == (
+        "Ended at +0.000 s: cleaned up unfinished; it was handed back at +0.000 s without img (p-img)."
+    )
+    guided(tracker, "q")
+    tracker.abort_parents(["q"])
+    assert story(records, "q").splitlines()[-1] == "Ended at +0.000 s: aborted by the client."
+
+
+def test_explain_tells_that_a_complete_bundle_was_not_taken():
+    tracker, _, records = audited()
+    guided(tracker).defer_parent("p", "P", 0)
+    complete(tracker, "p-neg", "p-img")
+    assert story(records, "p").splitlines()[-1] == (
+        "Open when the log ends (+0.000 s): the parent is deferred since +0.000 s; "
+        "the bundle is complete, waiting for the host to take it."
+    )
+
+
+def test_explain_tells_of_a_companion_that_took_the_role_of_another():
+    tracker, _, records = audited()
+    guided(tracker, roles=("neg",)).defer_parent("p", "P", 0)
+    tracker.register_companion("p", "neg", "new")
+    tracker.on_companion_completed("p-neg")
+    told = story(records, "p").splitlines()
+    assert told[1] == "  companion neg = new, before it p-neg"
+    assert told[-3:] == [
+        "+0.000 s  neg     register companion; p-neg is superseded",
+        "+0.000 s  p-neg   on companion completed; ignored (unknown)",
+        "Open when the log ends (+0.000 s): the parent is deferred since +0.000 s; "
+        "no output yet of neg (new: registered since +0.000 s).",
+    ]
+    assert story(records, "p-neg").splitlines() == told
 
 
 def test_explain_tells_of_every_parent_of_any_calls():
@@ -1396,11 +1457,17 @@ def test_explain_tells_of_every_parent_of_any_calls():
         tracker, clock, records = audited(deferred_limit_s=3.0)
         for call in calls_number(seed):
             make(tracker, clock, call)
+        parents = {view.request_id for view in tracker.requests() if view.role is None}
         for parent in {record.parent_id for record in records if record.parent_id is not None}:
-            told = story(records, parent)
-            ends = [line for line in told.splitlines() if line.startswith(("Ended", "Open"))]
-            assert ends, told
-            assert ends[-1].startswith("Open" if parent in live(tracker) else "Ended"), told
+            lives = [life.splitlines() for life in story(records, parent).split("\n\n")]
+            own = [life[-1] for life in lives if life[0].startswith(f"parent {parent}, life ")]
+            assert len(own) == sum(r.kind == "created" and r.request_id == r.parent_id == parent for r in records)
+            if own:
+                assert all(last.startswith("Ended") for last in own[:-1]), own
+                assert own[-1].startswith("Open" if parent in parents else "Ended"), own
+            else:  # a companion was refused under it: that is all that is known of it
+                assert lives[0][0].startswith(f"request {parent}: ")
+                assert lives[0][-1] == "It was not registered."
 
 
 # -- what it leaves: nothing ---------------------------------------------------------------------------------
