@@ -12,8 +12,14 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter
 from pydantic_core import PydanticCustomError, ValidationError
+
+
+def _writable(text: str) -> str:
+    """The text, lone surrogates escaped: an error may name a file whose name is no UTF-8, and is to be logged."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
+
 
 RequestId: TypeAlias = Annotated[str, StringConstraints(strict=True, min_length=1)]
 Role: TypeAlias = Annotated[str, StringConstraints(strict=True, min_length=1)]
@@ -25,7 +31,7 @@ Index: TypeAlias = Annotated[int, Field(strict=True)]
 Count: TypeAlias = Annotated[int, Field(strict=True, ge=1)]
 Life: TypeAlias = Annotated[int, Field(strict=True, ge=0)]
 Flag: TypeAlias = Annotated[bool, Field(strict=True)]
-Text: TypeAlias = Annotated[str, StringConstraints(strict=True)]
+Text: TypeAlias = Annotated[str, StringConstraints(strict=True), AfterValidator(_writable)]
 FinishReason: TypeAlias = Literal["stop", "length", "abort", "error"]
 
 
