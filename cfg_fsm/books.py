@@ -49,6 +49,20 @@ class Books:
         self.ignored: Counter[IgnoredReason | RejectedReason] = Counter()
         self.rejected: Counter[IgnoredReason | RejectedReason] = Counter()
 
+    def copy(self) -> Books:
+        """Independent books with the same entries and no journal; payloads are shared."""
+        twin = Books(self.limits, None)
+        for name in ("now", "events", "registered", "parents", "forwarded", "finished"):
+            setattr(twin, name, getattr(self, name))
+        for name in ("failed", "ignored", "rejected"):
+            getattr(twin, name).update(getattr(self, name))
+        groups = {record.seq: record.copy() for record in self.requests.values() if isinstance(record, Group)}
+        members = {member.request_id: member for group in groups.values() for member in group.members()}
+        twin.requests = {request_id: members[request_id] for request_id in self.requests}
+        twin.deadlines = self.deadlines.copy(groups)
+        twin.tombstones = self.tombstones.copy()
+        return twin
+
     def admit(self, record: Record) -> None:
         """A new record is live."""
         self.requests[record.request_id] = record

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Generic, Protocol, TypeVar
 
 #: Stale pairs that a heap may hold, beside as many as it has live ones, before it is rebuilt.
@@ -42,6 +42,13 @@ class Deadlines(Generic[G]):
     def __init__(self) -> None:
         self._heap: list[tuple[float, int]] = []
         self._armed: dict[int, G] = {}
+
+    def copy(self, twins: Mapping[int, G]) -> Deadlines[G]:
+        """The same alarms for other groups, given by their ``seq``, that are copies of these."""
+        twin: Deadlines[G] = Deadlines()
+        twin._heap = list(self._heap)
+        twin._armed = {seq: twins[seq] for seq in self._armed}
+        return twin
 
     def __len__(self) -> int:
         """How many groups have an alarm."""

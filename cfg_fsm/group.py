@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from cfg_fsm import tables
 from cfg_fsm.actions import AbortRequests, Action, FailParent, ForwardParent
@@ -229,6 +229,14 @@ class Group:
         due = self.first_due()
         return math.inf if due is None else due.when
 
+    def copy(self) -> Group:
+        """An independent group in the same state, with records of its own; payloads are shared."""
+        twin = _twin(self)
+        twin.companions = tuple(_twin(companion) for companion in self.companions)
+        for companion in twin.companions:
+            companion.group = twin
+        return twin
+
     # -- what events do -----------------------------------------------------------------------------------
 
     def join(self, role: str, companion_id: str, now: float) -> Companion:
@@ -440,6 +448,17 @@ class Group:
     def _abort(request_ids: list[str], actions: list[Action]) -> None:
         if request_ids:
             actions.append(AbortRequests(request_ids))
+
+
+_R = TypeVar("_R", Group, Companion)
+
+
+def _twin(record: _R) -> _R:
+    """Another record with the same values."""
+    twin = record.__new__(type(record))
+    for name in type(record).__slots__:
+        setattr(twin, name, getattr(record, name))
+    return twin
 
 
 #: What a satisfied coupling row does: row, companions found, cause, now, journal, actions.

@@ -79,6 +79,12 @@ class Registry:
             journal.deliver()
         return answer
 
+    def copy(self) -> Registry:
+        """An independent registry in the same state, without observers. Payloads are shared."""
+        twin = Registry.__new__(Registry)
+        twin._books = self._books.copy()
+        return twin
+
     def dispatch_many(self, events: Iterable[Event]) -> list[Dispatched]:
         """Dispatch in order; one answer for each event."""
         return [self.dispatch(event) for event in events]

@@ -20,6 +20,10 @@ class Tombstone:
         self.unheard = unheard
         """Ids that were told to abort and have not reported their end since (R9)."""
 
+    def copy(self) -> Tombstone:
+        """Another one that says the same."""
+        return Tombstone(self.parent_id, self.life, self.ended_at, self.unheard)
+
     def heard(self, request_id: str) -> None:
         """The id has reported its end."""
         if self.unheard is not None:
@@ -41,6 +45,14 @@ class Tombstones:
         self.by_id: OrderedDict[str, Tombstone] = OrderedDict()
         """Those remembered, the oldest first. To be read; it is changed by the methods."""
         self.expire_at = math.inf
+
+    def copy(self) -> Tombstones:
+        """An independent memory of the same."""
+        twin = Tombstones(self._limit, self._seconds)
+        stones = {id(stone): stone.copy() for stone in self.by_id.values()}
+        twin.by_id.update((request_id, stones[id(stone)]) for request_id, stone in self.by_id.items())
+        twin.expire_at = self.expire_at
+        return twin
 
     def __len__(self) -> int:
         return len(self.by_id)
