@@ -1,0 +1,164 @@
+"""The lives of a group, put together again from audit records.
+
+A log may be cut off at either end: what is not in it is not made up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from cfg_fsm import tables
+from cfg_fsm.audit.reading import AuditLine
+from cfg_fsm.audit.record import AuditRecord
+from cfg_fsm.states import CompanionState, FailureReason, MachineKind, Trigger
+from cfg_fsm.traces import printable
+
+Logged: TypeAlias = AuditRecord | AuditLine
+"""A record, from memory or from a file."""
+
+PARENT = MachineKind.PARENT.value
+SIGNS_OF_LIFE = {
+    "request_progressed": "gave a sign of life",
+    "kv_ready": "has its KV cache ready (a sign of life, not an output)",
+}
+"""Events that change no state, and how they are told."""
+
+_BY_CLIENT = ("requests_aborted", "abort_parents")
+
+
+@dataclass(slots=True)
+class Member:
+    """What the log says of one machine so far."""
+
+    request_id: str
+    state: str | None = None
+    since: float = 0.0
+    where: str = ""
+    heard: float = 0.0
+    before: list[str] = field(default_factory=list)
+    """Superseded ids that had its role."""
+
+
+@dataclass(slots=True, eq=False)
+class Life:
+    """One life of a group, as far as it was read."""
+
+    parent: Member
+    number: int | None
+    start: float
+    began: str
+    """Time of day of its first record; empty if that was not written to a file."""
+    whole: bool = False
+    """Whether the log has its registration."""
+    tracked: bool = False
+    """Whether it is of the drop-in tracker, which hears less than the registry: no start, no sealing."""
+    sealed: bool | None = None
+    companions: dict[str, Member] = field(default_factory=dict)
+    """By role."""
+    forwarded: float | None = None
+    lacked: str = ""
+    """What the bundle lacked at the last forward."""
+    handed_back: str | None = None
+    """Why the parent's output was taken back then without a complete bundle; ``None``: it was complete."""
+    failure: str | None = None
+    end: float | None = None
+    told: list[tuple[str, str, str]] = field(default_factory=list)
+    """When, who, what: a line for each step."""
+    _sign: tuple[str, str] | None = None
+    """Who said what in the last line, if that was a sign of life; and how often."""
+    _count: int = 0
+
+    # -- taking in ----------------------------------------------------------------------------------------
+
+    def learn(self, first: Logged, body: dict[str, Any], records: list[Logged]) -> None:
+        """Take in a step: its ``first`` record, the event's ``body``, and the records that concern the group."""
+        kind = body["type"]
+        if any(record.kind == "created" and record.machine == PARENT for record in records):
+            self.whole = True
+            if first.kind == "event":
+                self.sealed = "companions" in body
+        elif kind == "companions_sealed" and not any(record.kind == "ignored" for record in records):
+            self.sealed = True
+        for record in records:
+            if isinstance(record.event, str) and record.event not in tables.CLASSIFICATION:
+                self.tracked = True
+            if record.kind in ("created", "transition"):
+                self._move(record, body)
+            elif record.kind == "action" and record.trigger == "fail_parent":
+                self.failure = f"failed, {record.reason}: {printable(record.event['error'])}"
+        if kind in SIGNS_OF_LIFE and not records:
+            for one in (self.parent, *self.companions.values()):
+                if one.request_id == first.request_id:
+                    one.heard = first.at
+
+    def _move(self, record: Logged, body: dict[str, Any]) -> None:
+        one = self._member(record)
+        if record.dest != one.state:
+            one.since = record.at
+        one.state, one.heard = record.dest, record.at
+        if record.trigger == Trigger.START and body.get("replica_id") is not None:
+            one.where = f" on replica {body['replica_id']} of stage {body.get('stage_id', 0)}"
+        if record.machine != PARENT:
+            return
+        if record.trigger == Trigger.FORWARD:
+            self.forwarded, self.lacked, self.handed_back = record.at, self.awaited(), record.reason
+        elif record.trigger == Trigger.FAIL:
+            self.failure = f"failed, {record.reason}"
+            if record.reason == FailureReason.ABORTED:
+                self.failure = "aborted by the client" if record.event in _BY_CLIENT else "cleaned up unfinished"
+        elif record.dest == tables.FINAL[tables.PARENT]:
+            self.end = record.at
+
+    def _member(self, record: Logged) -> Member:
+        if record.machine == PARENT:
+            return self.parent
+        role, request_id = record.role or "?", record.request_id or "?"
+        known = self.companions.get(role)
+        if known is None or known.request_id != request_id:
+            before = [] if known is None else [*known.before, known.request_id]
+            known = self.companions[role] = Member(request_id, before=before)
+        return known
+
+    def tell(self, at: float, who: str, what: str, *, sign: bool = False) -> None:
+        """Add a line. Signs of life of one request that follow each other share one."""
+        if sign and self._sign == (who, what):
+            self._count += 1
+            when, _, _ = self.told.pop()
+            self.told.append((when, who, f"{what} ({self._count} times, the last at {self.after(at)})"))
+            return
+        self._sign, self._count = ((who, what), 1) if sign else (None, 0)
+        self.told.append((self.after(at), who, what))
+
+    # -- words --------------------------------------------------------------------------------------------
+
+    def after(self, at: float) -> str:
+        """A time, counted from the start of this life."""
+        return f"+{at - self.start:.3f} s"
+
+    def name(self, request_id: str | None) -> str:
+        """``parent``, a role, or the id itself."""
+        if request_id == self.parent.request_id and self.number is not None:
+            return PARENT
+        for role, member in self.companions.items():
+            if member.request_id == request_id:
+                return printable(role)
+        return printable(request_id or "")
+
+    def names(self, request_ids: Iterable[str]) -> str:
+        """Their names in one phrase."""
+        return ", ".join(self.name(request_id) for request_id in request_ids)
+
+    def own(self, request_ids: Iterable[str]) -> list[str]:
+        """Those that belong to the group."""
+        known = {self.parent.request_id, *(one.request_id for one in self.companions.values())}
+        return [request_id for request_id in request_ids if request_id in known]
+
+    def missing(self) -> list[tuple[str, Member]]:
+        """Roles and companions whose output is not here."""
+        return [(role, one) for role, one in self.companions.items() if one.state != CompanionState.DONE]
+
+    def awaited(self) -> str:
+        """The same in one phrase."""
+        return ", ".join(f"{printable(role)} ({printable(one.request_id)})" for role, one in self.missing())

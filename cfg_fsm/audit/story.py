@@ -1,0 +1,185 @@
+"""The sentences in which the life of a group is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from cfg_fsm import tables
+from cfg_fsm.audit.lives import SIGNS_OF_LIFE, Life, Logged, Member
+from cfg_fsm.states import CompanionState, FailureReason, ParentState, Trigger
+from cfg_fsm.traces import printable
+
+# -- a step ---------------------------------------------------------------------------------------------------
+
+
+def fact(life: Life, body: dict[str, Any]) -> str:
+    """What happened, without its subject. ``body``: the event."""
+    kind = body["type"]
+    where = f" on replica {body['replica_id']}" if body.get("replica_id") is not None else ""
+    stage = f" of stage {body['stage_id']}" if "stage_id" in body else ""
+    error = printable(str(body.get("error", "")))
+    match kind:
+        case "parent_registered":
+            return _registration(body)
+        case "companion_registered":
+            return f"was registered in role {printable(body['role'])}"
+        case "companions_sealed":
+            return "has its set of companions sealed"
+        case "request_started":
+            return f"started{where}{stage if where else ''}"
+        case "parent_output_ready":
+            return f"has its own output{stage}" + (" (a segment)" if body.get("segment") else "")
+        case "companion_output_ready":
+            if body["finish_reason"] in tables.FAILED_FINISH:
+                return f"ended with finish reason {body['finish_reason']}"
+            return f"has its output (finish reason {body['finish_reason']})"
+        case "request_failed":
+            return "reported a failure" + (error and f": {error}")
+        case "requests_aborted":
+            return f"aborted {life.names(life.own(body['request_ids']))}"
+        case "replica_lost":
+            return f"replica {body['replica_id']} of stage {body['stage_id']} was lost" + (error and f": {error}")
+        case "forward_rejected":
+            return "could not be handed to the next stage" + (error and f": {error}")
+        case "parent_finished":
+            return "is finished downstream"
+        case "clock_ticked":
+            return "a deadline came"
+    return SIGNS_OF_LIFE.get(kind, printable(str(kind)))
+
+
+def _registration(body: dict[str, Any]) -> str:
+    if "companions" not in body:
+        what = "was registered, companions not named yet"
+    elif body["companions"]:
+        what = "was registered with " + ", ".join(printable(role) for role in body["companions"])
+    else:
+        what = "was registered without companions"
+    if body.get("streaming"):
+        what += ", streaming"
+    if limits := body.get("limits"):
+        what += f", limits {', '.join(f'{name}={value:g}' for name, value in limits.items())}"
+    return what
+
+
+def consequences(life: Life, records: Iterable[Logged]) -> Iterator[str]:
+    """What came of it: refusals, moves, and what the host was told. ``life`` has learned the ``records``."""
+    orders: list[str] = []
+    ended: list[str] = []
+    for record in records:
+        if record.kind in ("ignored", "rejected"):
+            yield f"{record.kind} ({record.reason})"
+        elif record.kind == "transition":
+            if record.trigger == Trigger.DEFER and life.parent.state == ParentState.DEFERRED:
+                lacks = life.awaited()
+                yield f"deferred, waiting for {lacks}" if lacks else "deferred"
+                if life.sealed is False:
+                    yield "the set of companions is not sealed"
+            elif record.trigger == Trigger.FORWARD:
+                back = f"handed back ({record.reason}){_without(life)}"
+                yield "the bundle is complete" if record.reason is None else back
+            elif record.trigger == Trigger.FAIL and record.reason == FailureReason.SUPERSEDED:
+                yield f"{printable(record.request_id or '')} is superseded"
+            elif record.trigger == Trigger.FAIL and record.reason == FailureReason.PARENT_ENDED:
+                ended.append(life.name(record.request_id))
+        elif record.kind == "action":
+            if record.trigger == "fail_parent":
+                yield f"the parent {life.failure}"
+            if order := _order(life, record.event):
+                orders.append(order)
+    if ended:
+        yield f"{', '.join(ended)} failed with it"
+    if orders:
+        yield "host: " + "; ".join(orders)
+
+
+def _without(life: Life) -> str:
+    return f" without {life.lacked}" if life.lacked else ""
+
+
+def _order(life: Life, action: dict[str, Any]) -> str:
+    match action["type"]:
+        case "forward_parent":
+            return "forward the bundle"
+        case "fail_parent":
+            status = action.get("status_code")
+            return "fail the parent" + (f" with status {status}" if status is not None else "")
+        case "abort_requests":
+            return f"abort {life.names(action['request_ids'])}"
+        case "release_requests":
+            return f"release {life.names(action['request_ids'])}"
+        case "acknowledge_abort":
+            outcomes = [
+                f"{life.name(known)} {action['outcomes'][known]}" for known in life.own(action["outcomes"])
+            ]
+            return f"acknowledge the abort ({', '.join(outcomes)})" if outcomes else ""
+    return str(action["type"])
+
+
+# -- a life ---------------------------------------------------------------------------------------------------
+
+
+def lines(life: Life, now: float) -> list[str]:
+    """A heading, the steps, and why it ended or what it is waiting for; ``now``: when the log ends."""
+    number = "" if life.number is None else f", life {life.number}"
+    began = f", logged {life.began}" if life.began else ""
+    what = "request" if life.number is None else "parent"
+    start = f"from {life.start:.3f} s of the host's clock"
+    found = [f"{what} {printable(life.parent.request_id)}{number}: {start}{began}"]
+    for role, one in life.companions.items():
+        before = f", before it {', '.join(map(printable, one.before))}" if one.before else ""
+        found.append(f"  companion {printable(role)} = {printable(one.request_id)}{before}")
+    if life.number is not None and not life.whole:
+        found.append("  (its registration is not in this log)")
+    wide = max(len(when) for when, _, _ in life.told)
+    broad = max(len(who) for _, who, _ in life.told)
+    found += [f"{when:>{wide}}  {who:<{broad}}  {what}" for when, who, what in life.told]
+    return [*found, _verdict(life, now)]
+
+
+def _verdict(life: Life, now: float) -> str:
+    if life.number is None:
+        return "It was not registered." if life.whole else "Its registration is not in this log."
+    if life.end is None:
+        return f"Open when the log ends ({life.after(now)}): {'; '.join(_waits(life))}."
+    handed = ""
+    if life.forwarded is not None:
+        how = "its bundle was forwarded" if life.handed_back is None else "it was handed back"
+        handed = f"; {how} at {life.after(life.forwarded)}{_without(life)}"
+    why = (life.failure or "finished").rstrip(".")
+    return f"Ended at {life.after(life.end)}: {why}{handed}."
+
+
+def _waits(life: Life) -> list[str]:
+    parent = life.parent
+    state = "of unknown state" if parent.state is None else f"{parent.state} since {life.after(parent.since)}"
+    if parent.state == ParentState.FORWARDED:
+        if life.handed_back is not None:
+            since = f"since {life.after(parent.since)}{_without(life)}"
+            return [f"handed back ({life.handed_back}) {since}, waiting for its cleanup"]
+        return [f"{state}, waiting for the downstream stages to finish"]
+    parts = [f"the parent is {state}{parent.where}"]
+    if parent.state != ParentState.DEFERRED:
+        parts.append("waiting for its own output")
+    missing = life.missing()
+    if missing:
+        parts.append("no output yet of " + ", ".join(_lacks(life, role, one) for role, one in missing))
+    elif life.tracked and life.whole and parent.state == ParentState.DEFERRED:
+        parts.append("the bundle is complete, waiting for the host to take it")
+    if life.sealed is False:
+        parts.append("the set of companions is not sealed")
+    elif life.sealed is None and not life.whole:
+        parts.append("its registration is not in this log, so there may be more companions")
+    return parts
+
+
+def _lacks(life: Life, role: str, one: Member) -> str:
+    how = f"{one.state}"
+    if one.state == CompanionState.REGISTERED:
+        how = f"registered since {life.after(one.since)}"
+        if not life.tracked:
+            how = f"not started, {how}"
+    elif one.state == CompanionState.RUNNING:
+        how = f"running{one.where}, silent since {life.after(one.heard)}"
+    return f"{printable(role)} ({printable(one.request_id)}: {how})"
