@@ -17,12 +17,12 @@ from cfg_fsm.actions import AbortRequests, Action, FailParent, ForwardParent
 from cfg_fsm.audit.record import Journal
 from cfg_fsm.events import Limits
 from cfg_fsm.resolved import (
-    CAN_FINISH,
     CLEAN_COMPANION,
     CLEAN_PARENT,
     COMPLETE,
     COUPLED,
     COUPLED_BY,
+    COUPLED_ROWS,
     DEADLINES,
     DEFER,
     DONE,
@@ -177,10 +177,6 @@ class Group:
         """The parent's record, then the companions' in role order."""
         return [self, *self.companions]
 
-    def request_ids(self) -> list[str]:
-        """The parent's id, then the companions' in role order."""
-        return [record.request_id for record in self.members()]
-
     def roles(self) -> dict[str, str]:
         """``{role: companion id}`` in role order, a new dictionary."""
         roles = {}
@@ -194,10 +190,6 @@ class Group:
             if companion.state not in DONE:
                 return False
         return True
-
-    def can_finish(self) -> bool:
-        """Whether it may finish now with nothing missing."""
-        return self.state in CAN_FINISH and self.all_done()
 
     def missing(self) -> dict[str, str]:
         """``{role: companion id}`` of the outputs that the bundle lacks, in role order."""
@@ -349,20 +341,24 @@ class Group:
         """Run the coupling rows to a fixed point; ``rows`` are those that what just happened may satisfy."""
         while rows:
             for row in rows:
-                every, states = row.every, row.companions
-                found = []
-                for companion in self.companions:
-                    if companion.state in states:
-                        found.append(companion)
-                    elif every:
+                states = row.companions
+                found: list[Companion] = []
+                if row.every:
+                    for companion in self.companions:
+                        if companion.state not in states:
+                            break
+                    else:
                         break
                 else:
-                    if found or every:
-                        _EFFECTS[row.fires](self, row, found, cause, now, journal, actions)
-                        rows = COUPLED[self.sealed][self.state]
+                    for companion in self.companions:
+                        if companion.state in states:
+                            found.append(companion)
+                    if found:
                         break
             else:
                 return
+            _EFFECT_OF[row](self, row, found, cause, now, journal, actions)
+            rows = COUPLED[self.sealed][self.state]
 
     # The effects of the rows. All have the signature of ``_Effect``.
 
@@ -471,3 +467,4 @@ _EFFECTS: dict[tuple[str, Trigger], _Effect] = {
     ("companion", Trigger.FAIL): Group._fail_companions,
     ("group", Trigger.CLEAN): Group._clean,
 }
+_EFFECT_OF: dict[CoupledRow, _Effect] = {row: _EFFECTS[row.fires] for row in COUPLED_ROWS}

@@ -68,7 +68,7 @@ class Registry:
                 life = event.life  # type: ignore[union-attr]
                 if life is not None and route.checks_life and life != record.life:
                     cell = _OTHER_LIFE
-            for option in cell:  # the last has no guard
+            for option in cell:  # pragma: no branch - the last has no guard
                 if option.guard is None or option.guard(books, record, event):
                     break
             if option.refused:

@@ -58,7 +58,7 @@ class CoupledRow:
         self.fires = (row.fires, row.trigger)
 
 
-_ROWS = tuple(CoupledRow(row) for row in tables.COUPLING_ROWS)
+COUPLED_ROWS = tuple(CoupledRow(row) for row in tables.COUPLING_ROWS)
 Rows: TypeAlias = tuple[CoupledRow, ...]
 _PARENT_STATES, _COMPANION_STATES = (plain(tables.STATES[kind]) for kind in (tables.PARENT, tables.COMPANION))
 
@@ -66,7 +66,7 @@ _PARENT_STATES, _COMPANION_STATES = (plain(tables.STATES[kind]) for kind in (tab
 #: states, so no other row can be satisfied.
 COUPLED: dict[bool, dict[str, Rows]] = {
     sealed: {
-        state: tuple(row for row in _ROWS if state in row.parent and (sealed or not row.sealed))
+        state: tuple(row for row in COUPLED_ROWS if state in row.parent and (sealed or not row.sealed))
         for state in _PARENT_STATES
     }
     for sealed in (False, True)

@@ -18,7 +18,7 @@ from cfg_fsm.audit.record import Journal, Observer
 from cfg_fsm.deadlines import Deadlines
 from cfg_fsm.events import Limits
 from cfg_fsm.group import Cause, Companion, Group
-from cfg_fsm.resolved import DONE, WAITING
+from cfg_fsm.resolved import CAN_FINISH, DONE, WAITING
 from cfg_fsm.states import FailureReason, IgnoredReason, RejectedReason
 from cfg_fsm.tables import Verdict
 from cfg_fsm.tombstones import Tombstone, Tombstones
@@ -136,7 +136,11 @@ class CfgCompanionTracker:
     def get_companion_request_ids(self, parent_id: str) -> dict[str, str]:
         """``{role: companion id}`` in role-registration order, in a dictionary of the caller's own."""
         group = self._groups.get(parent_id)
-        return {} if group is None else group.roles()
+        roles: dict[str, str] = {}
+        if group is not None:
+            for companion in group.companions:
+                roles[companion.role] = companion.request_id
+        return roles
 
     def register_parent(self, parent_id: str) -> None:
         """Track the parent. Does nothing if it is tracked."""
@@ -169,14 +173,15 @@ class CfgCompanionTracker:
             group.announced = True
             if self._superseded:
                 self._reclaim(companion_id)
-            old = group.in_role(role)
-            if old is None:
-                companion = group.join(role, companion_id, now)
+            for old in group.companions:
+                if old.role == role:
+                    companion = group.supersede(old, companion_id, now, journal)
+                    del companions[old.request_id]
+                    self._superseded[old.request_id] = group
+                    group.superseded += (old.request_id,)
+                    break
             else:
-                companion = group.supersede(old, companion_id, now, journal)
-                del companions[old.request_id]
-                self._superseded[old.request_id] = group
-                group.superseded += (old.request_id,)
+                companion = group.join(role, companion_id, now)
             companions[companion_id] = companion
             if journal is not None:
                 journal.created(companion)
@@ -403,7 +408,7 @@ class CfgCompanionTracker:
 
     def _close(self, group: _Tracked, now: float, *, aborted: bool) -> list[str]:
         """End the group: finished if its bundle was complete, else failed. Its other ids."""
-        if group.reason is None and not aborted and group.can_finish():
+        if group.reason is None and not aborted and group.state in CAN_FINISH and group.all_done():
             group.finish(now, self._journal, None)
             self._finished += 1
         else:

@@ -161,19 +161,23 @@ class Journal:
 
     def created(self, record: Recorded) -> None:
         """A machine entered its initial state."""
-        self._add(
-            "created", record.machine, record.request_id, record.parent_id, record.role, record.life,
-            dest=record.state,
-        )  # fmt: skip
+        self.transition(record, None, None, None, "created")
 
-    def transition(self, record: Recorded, trigger: str, source: str, reason: str | None) -> None:
+    def transition(
+        self,
+        record: Recorded,
+        trigger: str | None,
+        source: str | None,
+        reason: str | None,
+        kind: str = "transition",
+    ) -> None:
         """A machine moved; ``record`` is in its new state already."""
         group = record.group
         self.seq = seq = self.seq + 1
         self._pending.append(
             _make(
                 AuditRecord,
-                (seq, self._at, "transition", record.machine, record.request_id, group.request_id, record.role,
+                (seq, self._at, kind, record.machine, record.request_id, group.request_id, record.role,
                  group.life, trigger, source, record.state, reason, self._event, self.event_seq),
             )
         )  # fmt: skip
