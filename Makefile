@@ -11,7 +11,7 @@ ORIGINAL := vllm-omni==0.30.0
 UV := $(shell command -v uv 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test coverage lint format diagrams bench bench-quick clean
+.PHONY: help setup run test coverage lint format diagrams bench bench-quick bench-readme explore clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -59,11 +59,14 @@ format: $(READY)  ## let ruff format the code
 diagrams: $(READY)  ## draw the state diagrams from the tables into diagrams/
 	$(BIN)/python -m cfg_fsm.diagrams diagrams
 
-bench: $(READY) $(PEER)  ## measure; prints ratios
+bench: $(READY) $(PEER)  ## measure time and memory against peers; prints ratios
 	$(BIN)/python -m tests.bench
 
 bench-quick: $(READY) $(PEER)  ## the same with fewer rounds
 	$(BIN)/python -m tests.bench --quick
+
+bench-readme: $(READY) $(PEER)  ## the same as bench, and put the table into the README
+	$(BIN)/python -m tests.bench --write README.md
 
 clean:  ## remove .venv and what the tools left
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

@@ -2,6 +2,7 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
+from cfg_fsm import events
 from cfg_fsm.actions import (
     AbortRequests,
     AcknowledgeAbort,
@@ -39,5 +40,6 @@ __all__ = [
     "Registry",
     "ReleaseRequests",
     "__version__",
+    "events",
     "parse_event",
 ]

@@ -33,6 +33,10 @@ class Registry:
         journal = Journal(observers) if observers else None
         self._books = Books(Limits() if limits is None else limits, journal)
 
+    def __repr__(self) -> str:
+        books = self._books
+        return f"<Registry: {books.parents} live parents, {len(books.requests) - books.parents} companions>"
+
     def dispatch(self, event: Event) -> Dispatched:
         """Take in one event and say what the host has to do.
 

@@ -63,7 +63,7 @@ def table(ratios: dict[str, Ratio], scale: work.Scale) -> str:
     for row in ROWS:
         ratio = ratios[row.key]
         spread = ratio.spread if ratio.pairs > 1 else ""
-        cells = (row.what.format(**numbers), f"{ratio.value:.2f}", spread, row.bound(row.target))
+        cells = (row.what.format(**numbers), f"{ratio.value:.3g}", spread, row.bound(row.target))
         lines.append(f"| {' | '.join((*cells, row.bound(row.beyond), row.verdict(ratio.value)))} |")
     return "\n".join(lines)
 
