@@ -170,13 +170,13 @@ def _take_abort(books: Books, event: ev.RequestsAborted, route: Route) -> Dispat
 
 def _take_replica_lost(books: Books, event: ev.ReplicaLost, route: Route) -> Dispatched:
     """What runs on the replica fails, group by group in order of registration; a parent before its companions."""
+    lost = (event.stage_id, event.replica_id)
     hit: dict[int, Group] = {}
-    for record in books.requests.values():
-        if _moves(books, record, event, route):
+    for record in books.requests.values():  # an index would cost every start something, for an event that is rare
+        if record.replica == lost and _moves(books, record, event, route):
             hit[record.group.seq] = record.group
     if not hit:
         return books.refused("ignored", IgnoredReason.NOTHING_BOUND, ())
-    lost = (event.stage_id, event.replica_id)
     actions: list[Action] = []
     for _, group in sorted(hit.items()):
         record = next(record for record in group.members() if _moves(books, record, event, route))

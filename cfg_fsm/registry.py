@@ -30,6 +30,9 @@ class Registry:
 
     def __init__(self, limits: Limits | None = None, observers: Iterable[Observer] = ()) -> None:
         observers = tuple(observers)
+        for observer in observers:
+            if not callable(observer):
+                raise TypeError(f"an observer is called with each record; {observer!r} cannot be called")
         journal = Journal(observers) if observers else None
         self._books = Books(Limits() if limits is None else limits, journal)
 
@@ -90,7 +93,14 @@ class Registry:
         return twin
 
     def dispatch_many(self, events: Iterable[Event]) -> list[Dispatched]:
-        """Dispatch in order; one answer for each event."""
+        """Dispatch in order; one answer for each event.
+
+        Raises ``NotAnEvent`` if one of them is none, before anything is dispatched: no answer is lost.
+        """
+        events = list(events)
+        for event in events:
+            if type(event) not in ROUTES:
+                raise NotAnEvent(event)
         return [self.dispatch(event) for event in events]
 
     @property

@@ -1,5 +1,7 @@
 """The registry's rules, one story each."""
 
+import copy
+import json
 import logging
 
 import pytest
@@ -908,6 +910,16 @@ def test_the_host_may_number_the_lives_itself(host):
     assert host.send(register("p", {})).life == 8
 
 
+@pytest.mark.parametrize("life", [0, 1, 63, 64, 65, 10**30])
+def test_a_life_may_be_any_number_from_zero_on(host, life):
+    assert host.send(register("p", {"neg": "a"}, life=life)).life == life
+    assert host.send(start("a")).life == life
+    assert host.send(done("a")).life == life
+    assert host.view("a").life == life
+    (forward,) = host.send(output("p")).actions
+    assert forward.life == life
+
+
 @pytest.mark.parametrize("life", [0, 4, 5])
 def test_a_life_must_be_greater_than_the_last_one(host, life):
     host.send(register("p", {}, life=5), finish("p"))
@@ -1663,6 +1675,28 @@ def test_an_acknowledgement_is_recorded_once_and_before_the_groups(host):
     ]
 
 
+def test_what_a_host_does_to_the_lists_that_it_was_handed_does_not_reach_the_audit(host):
+    host.send(register("p", {"neg": "a"}), output("p"))
+    (forward,) = host.send(done("a")).actions
+    acknowledged, aborted, released = host.send(abort("p")).actions
+    audited = json.dumps(host.records)
+    forward.companion_request_ids.clear()
+    forward.companion_outputs.clear()
+    acknowledged.outcomes.clear()
+    aborted.request_ids.clear()
+    released.request_ids.clear()
+    assert json.dumps(host.records) == audited
+
+
+def test_what_a_host_does_to_an_event_that_it_has_dispatched_does_not_reach_the_audit(host):
+    registration, end = register("p", {"neg": "a"}, limits=Limits(total_s=5)), abort("p")
+    host.send(registration, end)
+    audited = json.dumps(host.records)
+    registration.companions.clear()
+    end.request_ids.clear()
+    assert json.dumps(host.records) == audited
+
+
 def test_an_observer_that_raises_stops_neither_the_step_nor_the_others(caplog):
     seen = []
 
@@ -1750,6 +1784,32 @@ def test_observers_make_no_difference_to_the_answers():
     ]
 
 
+def test_observers_may_be_any_iterable():
+    seen = []
+    registry = Registry(observers=(observe for observe in (seen.append, lambda record: None)))
+    registry.dispatch(tick(0))
+    registry.dispatch(tick(1))
+    assert [record.event_seq for record in seen] == [1, 2]
+
+
+def test_events_may_be_any_iterable_and_each_has_its_answer():
+    answers = Registry().dispatch_many(event for event in (register("p", {}), kv("x"), output("p")))
+    assert [answer.disposition for answer in answers] == ["accepted", "ignored", "accepted"]
+
+
+def test_a_copy_of_a_registry_goes_its_own_way():
+    registry = Registry(Limits(total_s=10, start_s=5))
+    registry.dispatch_many([register("p", TWO), register("q", {}), abort("q"), start("p", 0), done("a", "A")])
+    other = copy.deepcopy(registry)
+    assert other.requests() == registry.requests()
+    assert other.counters() == registry.counters()
+    assert told(other.dispatch(error("p"))) == ["fail p: error", "abort b", "release p a b"]
+    assert other.next_deadline() is None
+    assert registry.next_deadline() == 5.0
+    assert told(other.dispatch(start("q"))) == told(registry.dispatch(start("q"))) == ["abort q"]
+    assert told(registry.dispatch_many([output("p"), done("b", "B")])[-1]) == ["forward p"]
+
+
 # ---------------------------------------------------------------------------
 # What is no event
 # ---------------------------------------------------------------------------
@@ -1783,3 +1843,15 @@ def test_the_errors_of_the_package_say_where_and_what_as_attributes():
     assert "pip install 'cfg_fsm[render]'" in str(extra)
     assert isinstance(line, CfgFsmError)
     assert isinstance(extra, CfgFsmError)
+
+
+def test_what_is_no_event_stops_a_batch_before_it_begins():
+    registry = Registry()
+    with pytest.raises(NotAnEvent):
+        registry.dispatch_many([register("p", {}), "parent_finished"])
+    assert registry.counters()["events"] == 0
+
+
+def test_what_cannot_be_called_is_no_observer():
+    with pytest.raises(TypeError, match="called with each record"):
+        Registry(observers=["audit.jsonl"])
