@@ -106,7 +106,7 @@ class EventBase(BaseModel):
             elif isinstance(value, BaseModel):
                 body[name] = value.model_dump(exclude_none=True, exclude_unset=True)
             elif value is not None and name not in ("type", "at"):
-                body[name] = value
+                body[name] = value.copy() if isinstance(value, dict | list) else value
         return body
 
 

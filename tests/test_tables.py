@@ -594,3 +594,21 @@ def test_a_deadline_in_a_state_that_cannot_fail_is_refused():
 def test_a_state_that_is_classified_twice_is_refused():
     with pytest.raises(ValueError, match="registered is classified twice"):
         tables._spread({("registered",): Choice(Verdict.STAYS), ("running", "registered"): Choice(Verdict.STAYS)})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "state"),
+    [
+        ("ROWS", {**tables.ROWS, tables.PARENT: (*tables.PARENT_ROWS, tables.PARENT_ROWS[0])}, "registered"),
+        ("ROWS", {**tables.ROWS, tables.COMPANION: tables.COMPANION_ROWS[:-1]}, "failed"),
+        ("INITIAL", {**tables.INITIAL, tables.PARENT: "born"}, "born"),
+        ("FINAL", {**tables.FINAL, tables.COMPANION: "gone"}, "gone"),
+        ("CLASSIFICATION", tampered("kv_ready", parent={}), "registered"),
+        ("COUPLING_ROWS", (tables.COUPLING_ROWS[0]._replace(companions=("lost",)),), "lost"),
+        ("DEADLINE_ROWS", (tables.DEADLINE_ROWS[0]._replace(states=("lost",)),), "lost"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_the_validation_looks_at_every_table(monkeypatch, name, value, state):
+    monkeypatch.setattr(tables, name, value)
+    assert refusal(validate).state == state

@@ -210,6 +210,9 @@ class Journal:
                 body[name] = describe_payload(body[name])
         if "companion_outputs" in body:
             body["companion_outputs"] = [describe_payload(output) for output in body["companion_outputs"]]
+        for name in ("companion_request_ids", "outcomes", "request_ids"):
+            if name in body:
+                body[name] = body[name].copy()  # the other one is the host's
         self._add(
             "action", request_id=parent_id, parent_id=parent_id, life=life, trigger=action.type,
             reason=body.get("reason"), event=body,
