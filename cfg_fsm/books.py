@@ -23,7 +23,7 @@ class Books:
     """What a registry knows. ``journal``: ``None`` if nobody observes."""
 
     __slots__ = (
-        "deadlines", "events", "failed", "finished", "forwarded", "ignored", "journal", "limits", "now", "parents",
+        "deadlines", "dropped", "events", "failed", "finished", "forwarded", "ignored", "journal", "limits", "now", "parents",
         "registered", "rejected", "requests", "timed", "tombstones",
     )  # fmt: skip
 
@@ -38,6 +38,8 @@ class Books:
         """Every live request by its id; groups in order of registration."""
         self.deadlines: Deadlines[Group] = Deadlines()
         self.tombstones = Tombstones(limits.tombstones, limits.tombstone_s)
+        self.dropped: list[object] = []
+        """What the step has let go of: kept until it is complete, for a payload may have a finalizer of the host's."""
         self.events = 0
         self.registered = 0
         """Parents so far; the last one's number is its group's ``seq``."""
@@ -67,7 +69,7 @@ class Books:
         """A new record is live."""
         self.requests[record.request_id] = record
         if record.request_id in self.tombstones.by_id:
-            self.tombstones.forget(record.request_id)
+            self.tombstones.forget(record.request_id, as_companion=record is not record.group)
         if self.journal is not None:
             self.journal.created(record)
         if record.group.limits is not None:
@@ -109,6 +111,7 @@ class Books:
             if group.limits is not None:
                 self.deadlines.disarm(group)
             self.tombstones.add(ids, Tombstone(group.request_id, group.life, self.now, unheard))
+            self.dropped.append((group, group.companions))
             group.companions = ()  # the records refer to each other: let them go without the collector
             if group.reason is None:
                 self.finished += 1

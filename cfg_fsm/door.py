@@ -25,10 +25,9 @@ def _why_no_parent(books: Books, event: ParentRegistered) -> RejectedReason | No
         ids += event.companions.values()
         if len(set(ids)) < len(ids):
             return RejectedReason.DUPLICATE_ID
-    if event.life is not None:
-        last = books.tombstones.get(event.parent_id)
-        if last is not None and event.life <= last.life:
-            return RejectedReason.LIFE_NOT_GREATER
+    remembered = event.parent_id in books.tombstones.by_id
+    if event.life is not None and remembered and event.life <= books.tombstones.last_life(event.parent_id):
+        return RejectedReason.LIFE_NOT_GREATER
     return _why_no_ids(books, ids, len(ids) - 1, event.life, event.limits)
 
 
@@ -48,8 +47,7 @@ def _why_no_ids(
     for request_id in ids:
         if request_id in requests:
             return RejectedReason.ID_IN_USE
-    limits = books.limits if own is None else books.limits.with_overrides(own)
-    most = limits.max_companions_per_parent
+    most = _in_force(books, own).max_companions_per_parent
     if most is not None and companions > most:
         return RejectedReason.TOO_MANY_COMPANIONS
     most = books.limits.max_requests
@@ -63,15 +61,19 @@ def _why_no_ids(
     return None
 
 
-def is_same_registration(_: Books, group: Group, event: ParentRegistered) -> bool:
+def is_same_registration(books: Books, group: Group, event: ParentRegistered) -> bool:
     """Whether the event is the registration that made the group, delivered again."""
     announced = list(group.roles().items()) if group.announced else None
     return (
         announced == (None if event.companions is None else list(event.companions.items()))
         and group.streaming == event.streaming
-        and group.own_limits == event.limits
+        and _in_force(books, group.own_limits) == _in_force(books, event.limits)
         and event.life in (None, group.life)
     )
+
+
+def _in_force(books: Books, own: Limits | None) -> Limits:
+    return books.limits if own is None else books.limits.with_overrides(own)
 
 
 def is_known_pair(_: Books, record: Group | Companion, event: CompanionRegistered) -> bool:

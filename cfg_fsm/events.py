@@ -10,6 +10,7 @@ or logged, and nothing keeps them after the group ended.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter
@@ -110,9 +111,13 @@ class EventBase(BaseModel):
         return body
 
 
+#: The name of a class, whatever its metaclass makes of ``__name__``.
+_name_of: Callable[[type], str] = type.__dict__["__name__"].__get__
+
+
 def describe_payload(value: object) -> dict[str, Any]:
     """``{"type": ..., "size": ...}`` of a payload; ``size`` only for built-in containers and strings."""
-    described: dict[str, Any] = {"type": type(value).__name__}
+    described: dict[str, Any] = {"type": _name_of(type(value))}
     if type(value) in (str, bytes, list, tuple, dict, set, frozenset):
         described["size"] = len(value)  # type: ignore[arg-type]
     return described

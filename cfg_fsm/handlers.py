@@ -34,8 +34,9 @@ from cfg_fsm.tables import Choice, Verdict
 
 
 def _register_parent(books: Books, _: Record | None, event: ev.ParentRegistered, __: Choice) -> Dispatched:
-    last = books.tombstones.get(event.parent_id)
-    life = event.life if event.life is not None else 1 if last is None else last.life + 1
+    life = event.life
+    if life is None:
+        life = books.tombstones.last_life(event.parent_id) + 1
     limits = books.timed if event.limits is None else timed(books.limits.with_overrides(event.limits))
     announced = event.companions is not None
     books.registered += 1
@@ -77,14 +78,13 @@ def _progress(books: Books, record: Record, _: ev.RequestProgressed | ev.KvReady
 
 def _parent_output(books: Books, record: Record, event: ev.ParentOutputReady, _: Choice) -> Dispatched:
     group = record.group
-    replaced = group.engine_outputs, group.context  # a finalizer of the host's must not run within the step
+    if group.engine_outputs is not None or group.context is not None:
+        books.dropped.append((group.engine_outputs, group.context))
     actions: list[Action] = []
     group.defer(event.stage_id, event.engine_outputs, event.context, books.now, books.journal, actions)
     if group.limits is not None:
         books.arm(group)
-    answer = books.answer(group, actions)
-    del replaced
-    return answer
+    return books.answer(group, actions)
 
 
 def _companion_output(
@@ -325,8 +325,8 @@ class Route:
     def cell_of_gone(self, books: Books, event: LifeEvent, request_id: str) -> Cell:
         """The cell for an id that has ended or was never heard of. Its report of its end is taken note of (R9)."""
         tombstone = books.tombstones.get(request_id)
-        if tombstone is None:
-            return self.absent
+        if tombstone is None or (self.checks_life and event.life is not None and event.life > tombstone.life):
+            return self.absent  # nothing is known of it, or of that life
         if event.is_terminal and event.life in (None, tombstone.life):
             tombstone.heard(request_id)
         kind = tables.PARENT if tombstone.parent_id == request_id else tables.COMPANION

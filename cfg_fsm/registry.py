@@ -84,6 +84,9 @@ class Registry:
                 answer = route.effect(books, record, event, option.choice)
         if journal is not None:
             journal.deliver()
+        if books.dropped:
+            # What this list holds goes as the call returns, last of all: a finalizer may dispatch.
+            _held, books.dropped = books.dropped, []
         return answer
 
     def copy(self) -> Registry:

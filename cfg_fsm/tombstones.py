@@ -36,7 +36,7 @@ class Tombstones:
     ``expire_at`` is never later than the time at which the oldest has to go; who owns this calls ``expire`` then.
     """
 
-    __slots__ = ("_limit", "_seconds", "by_id", "expire_at")
+    __slots__ = ("_limit", "_parent_lives", "_seconds", "by_id", "expire_at")
 
     def __init__(self, limit: int, seconds: float | None) -> None:
         self._limit = limit
@@ -45,6 +45,8 @@ class Tombstones:
         self.by_id: OrderedDict[str, Tombstone] = OrderedDict()
         """Those remembered, the oldest first. To be read; it is changed by the methods."""
         self.expire_at = math.inf
+        self._parent_lives: dict[str, int] = {}
+        """Last lives of ids that were parents and have been companions since."""
 
     def copy(self) -> Tombstones:
         """An independent memory of the same."""
@@ -52,6 +54,7 @@ class Tombstones:
         stones = {id(stone): stone.copy() for stone in self.by_id.values()}
         twin.by_id.update((request_id, stones[id(stone)]) for request_id, stone in self.by_id.items())
         twin.expire_at = self.expire_at
+        twin._parent_lives.update(self._parent_lives)
         return twin
 
     def __len__(self) -> int:
@@ -60,6 +63,11 @@ class Tombstones:
     def get(self, request_id: str) -> Tombstone | None:
         """The tombstone of an id that has ended, as long as it is remembered."""
         return self.by_id.get(request_id)
+
+    def last_life(self, request_id: str) -> int:
+        """The greatest life that the id has had, as a parent or in a parent's group; 0 if it is not remembered."""
+        stone = self.by_id.get(request_id)
+        return 0 if stone is None else max(stone.life, self._parent_lives.get(request_id, 0))
 
     def may_report(self, request_id: str) -> bool:
         """Whether a terminal event of an earlier life of this id may still come (R9)."""
@@ -74,15 +82,19 @@ class Tombstones:
         for request_id in request_ids:
             by_id[request_id] = tombstone
         while len(by_id) > self._limit:
-            by_id.popitem(last=False)
+            request_id, _ = by_id.popitem(last=False)
+            self._parent_lives.pop(request_id, None)
         expire_at = tombstone.ended_at + self._seconds
         if expire_at < self.expire_at:
             self.expire_at = expire_at
 
-    def forget(self, request_id: str) -> None:
-        """The id is in use again."""
-        if request_id in self.by_id:
-            del self.by_id[request_id]
+    def forget(self, request_id: str, *, as_companion: bool = False) -> None:
+        """The id is in use again. What was a parent and is a companion now keeps its number of lives."""
+        stone = self.by_id.pop(request_id, None)
+        if not as_companion:
+            self._parent_lives.pop(request_id, None)
+        elif stone is not None and stone.parent_id == request_id:
+            self._parent_lives[request_id] = stone.life
 
     def expire(self, now: float) -> None:
         """Forget those whose time is over."""
@@ -94,4 +106,5 @@ class Tombstones:
                 self.expire_at = gone_at
                 return
             del by_id[request_id]
+            self._parent_lives.pop(request_id, None)
         self.expire_at = math.inf

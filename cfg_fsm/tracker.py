@@ -108,6 +108,8 @@ class CfgCompanionTracker:
         self._deadlines: Deadlines[Group] = Deadlines()
         self._tombstones = Tombstones(limits.tombstones, limits.tombstone_s)
         self._opened = 0
+        self._dropped: list[object] = []
+        """What a call has let go of: kept until it is audited, for a payload may have a finalizer of the host's."""
         self._finished = 0
         self._failed: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
@@ -269,6 +271,7 @@ class CfgCompanionTracker:
         self._hand_over(group, FailureReason.COMPANION_ABORTED if incomplete else None, now)
         if journal is not None:
             journal.deliver()
+            _held, self._dropped = self._dropped, []
         return pending
 
     def cleanup_parent(self, parent_id: str) -> list[str]:
@@ -282,6 +285,7 @@ class CfgCompanionTracker:
         ids = self._close(group, now, aborted=False)
         if journal is not None:
             journal.deliver()
+            _held, self._dropped = self._dropped, []
         return ids
 
     def abort_parents(self, request_ids: list[str]) -> list[str]:
@@ -292,7 +296,8 @@ class CfgCompanionTracker:
         now, journal = self._clock(), self._journal
         if journal is not None:
             journal.begin("abort_parents", now)
-        every = dict.fromkeys(request_ids)
+        named = list(request_ids)
+        every = dict.fromkeys(named)
         given = len(every)
         for parent_id in list(every):
             group = self._groups.get(parent_id)
@@ -300,7 +305,8 @@ class CfgCompanionTracker:
                 every.update(dict.fromkeys(self._close(group, now, aborted=True)))
         if journal is not None:
             journal.deliver()
-        return [*request_ids, *list(every)[given:]]
+            _held, self._dropped = self._dropped, []
+        return [*named, *list(every)[given:]]
 
     # -- what the original lacks --------------------------------------------------------------------------
 
@@ -334,6 +340,7 @@ class CfgCompanionTracker:
                 self._hand_over(group, group.reason, now)
         if journal is not None:
             journal.deliver()
+            _held, self._dropped = self._dropped, []
         return expired
 
     def next_deadline(self) -> float | None:
@@ -426,6 +433,8 @@ class CfgCompanionTracker:
             self._tombstones.expire(now)
         kind = Tombstone if group.announced else _OnlyDeferred
         self._tombstones.add((group.request_id,), kind(group.request_id, group.life, now))
+        if self._journal is not None:
+            self._dropped.append((group, group.companions))
         group.companions = ()  # the records refer to each other: let them go without the collector
         if group.superseded:
             ids += group.superseded

@@ -13,6 +13,7 @@ def name(record: Group | Companion) -> str:
 
 def failed(record: Group | Companion, error: str) -> str:
     """It reported ``error``."""
+    error = error or "no reason was given"
     return error if record is record.group else f"{name(record)} failed: {error}"
 
 

@@ -1855,3 +1855,82 @@ def test_what_is_no_event_stops_a_batch_before_it_begins():
 def test_what_cannot_be_called_is_no_observer():
     with pytest.raises(TypeError, match="called with each record"):
         Registry(observers=["audit.jsonl"])
+
+
+def test_the_lives_of_a_parent_count_on_though_it_was_a_companion_in_between(host):
+    for life in (1, 2):
+        assert host.send(register("p", {}), finish("p")).life == life
+    host.send(register("q", {"neg": "p"}), done("p"), finish("q"))
+    assert host.send(register("p", {})).life == 3
+    assert host.verdict(error("p", life=2)) == ("ignored", "other_life")
+
+
+def test_the_hosts_number_of_a_life_is_greater_than_the_last_though_the_id_was_a_companion_in_between(host):
+    host.send(register("p", {}, life=7), finish("p"))
+    host.send(register("q", {"neg": "p"}), done("p"), finish("q"))
+    assert host.verdict(register("p", {}, life=7)) == ("rejected", "life_not_greater")
+    assert host.send(register("p", {}, life=8)).life == 8
+
+
+def test_of_a_life_to_come_nothing_is_known_yet(host):
+    host.send(register("p", {"neg": "a"}), abort("p"))
+    assert host.tells(start("a", life=2)) == []
+    assert host.verdict(start("a", life=2)) == ("ignored", "unknown")
+    assert host.tells(start("a", life=1)) == ["abort a"]
+
+
+def test_a_registration_is_the_same_if_its_limits_come_to_the_same():
+    host = Host(total_s=5)
+    host.send(register("p", {}))
+    assert host.verdict(register("p", {}, limits=Limits(total_s=5))) == ("ignored", "duplicate")
+    assert host.verdict(register("p", {}, limits=Limits(total_s=6))) == ("rejected", "different_registration")
+
+
+def test_a_failure_without_a_word_is_told_in_a_sentence(host):
+    host.send(register("p", {}))
+    (fail, _) = host.send(error("p", "")).actions
+    assert fail.error == "no reason was given"
+
+
+class Restless:
+    """A payload whose finalizer dispatches."""
+
+    def __init__(self, act):
+        self.act = act
+
+    def __del__(self):
+        self.act()
+
+
+def test_a_finalizer_that_dispatches_finds_the_whole_tick_done():
+    registry, within = Registry(Limits(deferred_s=5)), []
+    registry.dispatch_many([register(f"g{n}", {"neg": f"g{n}-a"}, at=0.0) for n in (1, 2, 3)])
+    registry.dispatch(output("g1", Restless(lambda: within.append(registry.dispatch(abort("g2")).to_dict()))))
+    registry.dispatch_many([output("g2"), output("g3")])
+    answer = registry.dispatch(tick(50.0))
+    assert [a.parent_id for a in answer.actions if a.type == "fail_parent"] == ["g1", "g2", "g3"]
+    assert [outcome["actions"][0]["outcomes"] for outcome in within] == [{"g2": "already_ended"}]
+
+
+def test_what_a_finalizer_dispatches_is_audited_as_an_event_of_its_own():
+    records = []
+    registry = Registry(observers=[records.append])
+    registry.dispatch(register("p", {"neg": "a", "img": "b"}))
+    registry.dispatch(done("a", Restless(lambda: registry.dispatch(start("nested")))))
+    registry.dispatch(error("p"))
+    assert [r.event_seq for r in records] == sorted(r.event_seq for r in records)
+    assert {r.event_seq for r in records if r.kind == "action"} == {3}
+    assert [r.event for r in records if r.request_id == "nested" and r.kind == "ignored"] == ["request_started"]
+
+
+def test_what_a_class_says_of_its_own_name_stops_nothing():
+    class Meta(type):
+        @property
+        def __name__(cls):
+            raise RuntimeError("no name")
+
+    class Nameless(metaclass=Meta):
+        pass
+
+    host = Host()
+    assert host.verdict(register("p", {}), output("p", Nameless())) == ("accepted", None)
