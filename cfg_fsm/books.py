@@ -81,9 +81,16 @@ class Books:
             self.deadlines.arm(record.group, due.when)
 
     def answer(self, group: Group, actions: list[Action]) -> Dispatched:
-        """The answer to an event that the group took in, with what it said."""
-        if not actions and not group.ended:
+        """The answer to an event that the group took in and goes on, with what it said."""
+        if not actions:
             return accepted(group.life)
+        self.close(group, actions)
+        return Dispatched("accepted", None, tuple(actions), group.life)
+
+    def finish(self, group: Group) -> Dispatched:
+        """The group finishes and ends."""
+        actions: list[Action] = []
+        group.finish(self.now, self.journal, actions)
         self.close(group, actions)
         return Dispatched("accepted", None, tuple(actions), group.life)
 

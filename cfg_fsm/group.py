@@ -255,7 +255,8 @@ class Group:
         """``record`` runs on ``replica``."""
         START[record.machine](record, now, journal)
         record.replica = replica
-        self.progress(record, now)
+        if record is not self:
+            record.seen = now  # type: ignore[union-attr]
 
     def progress(self, record: Group | Companion, now: float) -> None:
         """``record`` gave a sign of life. Only a companion's counts for a limit."""

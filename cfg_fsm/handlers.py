@@ -113,9 +113,7 @@ def _fail(books: Books, record: Record, cause: Cause) -> Dispatched:
 
 
 def _finish(books: Books, record: Record, _: ev.ParentFinished, __: Choice) -> Dispatched:
-    actions: list[Action] = []
-    record.group.finish(books.now, books.journal, actions)
-    return books.answer(record.group, actions)
+    return books.finish(record.group)
 
 
 def refuse(books: Books, event: LifeEvent, record: Record | None, option: Option) -> Dispatched:
