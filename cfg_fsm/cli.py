@@ -1,4 +1,4 @@
-"""The command line: ``cfg-fsm run``, ``cfg-fsm diagram``, ``cfg-fsm explain``.
+"""The command line: ``cfg-fsm run``, ``diagram``, ``explain`` and ``verify``.
 
 What a user did wrong ends in one line on standard error and an exit code; a traceback is a defect of the program.
 """
@@ -6,8 +6,7 @@ What a user did wrong ends in one line on standard error and an exit code; a tra
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from enum import Enum
 from importlib import resources
 from pathlib import Path
@@ -16,19 +15,14 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from cfg_fsm import __version__
-from cfg_fsm.audit.explain import NotInAudit
-from cfg_fsm.audit.explain import explain as story_of
-from cfg_fsm.audit.reading import AuditFile, AuditLine
-from cfg_fsm.cli_run import Files, execute, parse_limits
-from cfg_fsm.console import BAD, INTERRUPTED, NOT_FOUND, OK, lost_stdout, naming, say, sentence
-from cfg_fsm.errors import BadLine, CfgFsmError
+from cfg_fsm.cli_audit import explain, verify
+from cfg_fsm.cli_files import Files
+from cfg_fsm.cli_run import execute, parse_limits
+from cfg_fsm.console import EXIT_CODES, OK, lost_stdout, naming, user_errors
 from cfg_fsm.events import Limits
-from cfg_fsm.traces import STDIN, LineSource
+from cfg_fsm.traces import STDIN, LineSource, printable
 
 _SAMPLE = "omni-small.events.jsonl"
-_EXIT_CODES = (
-    "Exit codes: 0 ok; 1 not found; 2 bad usage, bad input, or a file that cannot be used; 130 interrupted."
-)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -36,7 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog=_EXIT_CODES,
+    epilog=EXIT_CODES,
 )
 
 
@@ -55,7 +49,7 @@ def main() -> NoReturn:
     try:
         sys.stdout.flush()
     except OSError as error:
-        code = lost_stdout(error)
+        code = lost_stdout(error) or code
     sys.exit(code)
 
 
@@ -79,6 +73,7 @@ def _root(
       cfg-fsm run --sample                     run the recorded trace that comes with the package
       cfg-fsm run --sample --out run-out       ... and keep its actions, audit and summary
       cfg-fsm explain ID --audit run-out/audit.jsonl
+      cfg-fsm verify run-out/audit.jsonl
       cfg-fsm diagram parent --format svg -o parent.svg
     """
 
@@ -88,7 +83,7 @@ def _root(
 # ---------------------------------------------------------------------------
 
 
-@app.command(epilog=_EXIT_CODES, short_help="Run a trace and sum up what became of it.")
+@app.command(epilog=EXIT_CODES, short_help="Run a trace and sum up what became of it.")
 def run(
     trace: Annotated[
         str | None,
@@ -119,11 +114,20 @@ def run(
         ),
     ] = None,
     append: Annotated[bool, typer.Option("--append", help="Append to the audit; its chain goes on.")] = False,
+    fixed_ts: Annotated[
+        bool,
+        typer.Option(
+            "--fixed-ts",
+            help="Stamp the audit with the time of the events (ts is at, in UTC seconds from 1970) in place of "
+            "the time of day, so that two runs of a trace give the same bytes.",
+        ),
+    ] = False,
     out: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Make this directory, with actions.jsonl, audit.jsonl and summary.json (overwritten).",
+            help="Make this directory, with actions.jsonl, audit.jsonl and summary.json. What an older run left "
+            "of them is removed (with --append, all but the audit).",
         ),
     ] = None,
     skip_bad: Annotated[
@@ -138,7 +142,8 @@ def run(
 
     The clock is played: before each event the deadlines that come before it end their parents. The summary goes
     to standard output, or to standard error if actions or audit go there. A line that is no event stops the run
-    with exit code 2; what was done up to there is written and summed up.
+    with exit code 2; what was done up to there is written and summed up. So it is, with exit code 0 and nothing
+    said, when the reader of standard output goes away.
 
     \b
     Examples:
@@ -147,23 +152,25 @@ def run(
       my-scheduler | cfg-fsm run - --actions - | my-host
     """
     if (trace is None) is not sample:
-        raise typer.BadParameter("give a TRACE (- for standard input), or --sample", param_hint="TRACE")
-    if append and audit is None and out is None:
-        raise typer.BadParameter("it needs --audit or --out", param_hint="--append")
-    with _user_errors(), ExitStack() as stack:
+        both = "" if trace is None else ", not both"
+        raise typer.BadParameter(f"give a TRACE (- for standard input), or --sample{both}", param_hint="'TRACE'")
+    for option, given in (("--append", append), ("--fixed-ts", fixed_ts)):
+        if given and audit is None and out is None:
+            raise typer.BadParameter("it needs --audit or --out", param_hint=f"'{option}'")
+    with user_errors(), ExitStack() as stack:
         bounds = parse_limits(limits or [])
         if trace is None:
             packaged = resources.files("cfg_fsm") / "samples" / _SAMPLE
             trace = str(stack.enter_context(resources.as_file(packaged)))
         source = stack.enter_context(LineSource(trace))
-        files = Files(source, actions, audit, out, append)
-        stack.callback(files.close, quietly=True)
+        files = Files(source, actions, audit, out, append=append, fixed_ts=fixed_ts)
+        stack.callback(files.close_quietly)
         code = execute(source, files, bounds, skip_bad=skip_bad, drain=drain, as_json=as_json)
     raise typer.Exit(code)
 
 
 # ---------------------------------------------------------------------------
-# diagram and explain
+# diagram
 # ---------------------------------------------------------------------------
 
 
@@ -187,7 +194,7 @@ class DiagramFormat(str, Enum):
 _BY_ENDING = {".mmd": "mermaid", ".mermaid": "mermaid", ".dot": "dot", ".gv": "dot", ".svg": "svg", ".png": "png"}
 
 
-@app.command(epilog=_EXIT_CODES, short_help="Draw a state machine from the tables that run.")
+@app.command(epilog=EXIT_CODES, short_help="Draw a state machine from the tables that run.")
 def diagram(
     name: Annotated[
         DiagramName, typer.Argument(metavar="NAME", help="parent, companion or coupling.")
@@ -196,11 +203,12 @@ def diagram(
         DiagramFormat | None,
         typer.Option(
             metavar="FORMAT",
-            help="mermaid, dot, svg or png; mermaid, unless the ending of --output says otherwise.",
+            help="mermaid, dot, svg or png. If not given: what the ending of --output says, else mermaid.",
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write to this file, or - for standard output."),
     ] = None,
 ) -> None:
     """Draw a state machine, or what couples them, from the tables that run.
@@ -213,11 +221,17 @@ def diagram(
       cfg-fsm diagram coupling --format dot | dot -Tpdf > coupling.pdf
       cfg-fsm diagram companion -o companion.svg
     """
-    ending = "" if output is None else output.suffix.lower()
-    wanted = format.value if format is not None else _BY_ENDING.get(ending, "mermaid")
+    if str(output) == STDIN:
+        output = None
+    wanted = "mermaid" if format is None else format.value
+    if format is None and output is not None:
+        if output.suffix.lower() not in _BY_ENDING:
+            why = f"the ending of '{printable(output.name)}' names no format; give --format, or one of the endings"
+            raise typer.BadParameter(f"{why} {', '.join(_BY_ENDING)}", param_hint="'--output'")
+        wanted = _BY_ENDING[output.suffix.lower()]
     if wanted == "png" and output is None and sys.stdout.isatty():
-        raise typer.BadParameter("a PNG does not go to a terminal; give -o FILE", param_hint="--format")
-    with _user_errors():
+        raise typer.BadParameter("a PNG does not go to a terminal; give -o FILE", param_hint="'--format'")
+    with user_errors():
         from cfg_fsm import diagrams
 
         if wanted in ("svg", "png"):
@@ -232,70 +246,9 @@ def diagram(
                 sys.stdout.buffer.flush()
 
 
-@app.command(epilog=_EXIT_CODES, short_help="Tell the story of one request from an audit.")
-def explain(
-    request_id: Annotated[str, typer.Argument(metavar="ID", help="A parent or a companion.")],
-    audit: Annotated[
-        str, typer.Option(metavar="FILE", help="The audit log: a file, plain or gzip, or - for standard input.")
-    ],
-) -> None:
-    """Tell the story of one request and its group, from the audit of a run or a server.
-
-    One line per step, in time order; the last line says why it ended or what it is waiting for. A log that is cut
-    off at a bad line is told up to there, with exit code 2.
-
-    \b
-    Example:
-      cfg-fsm run --sample --audit audit.jsonl
-      cfg-fsm explain chatcmpl-1f229dd06aa8b9e0 --audit audit.jsonl
-    """
-    log = _UpToDamage(audit)
-    with _user_errors():
-        try:
-            story = story_of(list(log) if audit == STDIN else log, request_id)
-        except NotInAudit as error:
-            if log.damage is not None:
-                say(f"{log.damage}; the log was read up to there")
-            say(str(error))
-            raise typer.Exit(NOT_FOUND if log.damage is None else BAD) from None
-        with naming(STDIN):
-            print("\n".join(story), flush=True)
-    if log.damage is not None:
-        say(f"{log.damage}; the story is told up to there")
-        raise typer.Exit(BAD)
-
-
-class _UpToDamage(AuditFile):
-    """A log that ends before its first bad line."""
-
-    damage: BadLine | None = None
-    """What is wrong with that line, once it was read."""
-
-    def __iter__(self) -> Iterator[AuditLine]:
-        self.damage = None
-        try:
-            yield from super().__iter__()
-        except BadLine as error:
-            self.damage = error
-
-
 # ---------------------------------------------------------------------------
-# Errors
+# the others
 # ---------------------------------------------------------------------------
 
-
-@contextmanager
-def _user_errors() -> Iterator[None]:
-    """Turn what a user can do wrong into one line and an exit code. A closed pipe is no error."""
-    try:
-        yield
-    except BrokenPipeError as error:
-        raise typer.Exit(lost_stdout(error)) from None
-    except KeyboardInterrupt:
-        raise typer.Exit(INTERRUPTED) from None
-    except CfgFsmError as error:
-        say(str(error))
-        raise typer.Exit(BAD) from None
-    except OSError as error:
-        say(sentence(error))
-        raise typer.Exit(BAD) from None
+app.command(epilog=EXIT_CODES, short_help="Tell the story of one request from an audit.")(explain)
+app.command(epilog=EXIT_CODES, short_help="Check the chain of hashes of an audit.")(verify)

@@ -1,9 +1,8 @@
-"""The machinery of ``cfg-fsm run``: its limits, the files it writes, interruption and progress."""
+"""The machinery of ``cfg-fsm run``: its limits, its course, interruption and progress."""
 
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
 import threading
@@ -13,22 +12,23 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from types import FrameType
-from typing import Any, BinaryIO
+from typing import Any
 
 import typer
 from pydantic import ValidationError
 
-from cfg_fsm.audit.record import AuditRecord
-from cfg_fsm.audit.sinks import JsonlAudit
-from cfg_fsm.console import BAD, INTERRUPTED, OK, naming, say, sentence, shown
-from cfg_fsm.errors import BadLine, CfgFsmError
+from cfg_fsm.cli_files import Files
+from cfg_fsm.console import BAD, INTERRUPTED, OK, forget_stdout, naming, say, sentence, shown
+from cfg_fsm.errors import BadLine
 from cfg_fsm.events import Limits
 from cfg_fsm.registry import Registry
-from cfg_fsm.report import render
-from cfg_fsm.runner import ActionWriter, Run
-from cfg_fsm.traces import STDIN, DamagedFile, LineSource, printable, read_events
+from cfg_fsm.report import Summary, render
+from cfg_fsm.runner import Run
+from cfg_fsm.traces import STDIN, DamagedFile, LineSource, in_words, not_json, printable, read_events
 
-_BUFFER = 1 << 16
+LEFT = "the reader of standard output went away"
+"""Why a run stopped whose output goes into a pipe that was closed."""
+
 _LONG_INPUT = 4 << 20
 _BAR_EVERY_S = 0.1
 
@@ -46,19 +46,19 @@ def parse_limits(texts: list[str]) -> Limits:
     for name in values:
         if name not in Limits.model_fields:
             close = get_close_matches(name, Limits.model_fields, n=1)
-            hint = f"did you mean {close[0]}? " if close else ""
+            hint = f"did you mean '{close[0]}'? " if close else ""
             raise _bad_limits(
-                f"there is no limit {printable(name)!r}; {hint}the names are: {', '.join(Limits.model_fields)}"
+                f"there is no limit '{printable(name)}'; {hint}the names are: {', '.join(Limits.model_fields)}"
             )
     try:
         return Limits.model_validate(values)
     except ValidationError as error:
-        wrong = [f"{details['loc'][0]}: {details['msg']}" for details in error.errors(include_url=False)]
+        wrong = [f"{details['loc'][0]}: {in_words(details)}" for details in error.errors(include_url=False)]
         raise _bad_limits("; ".join(wrong)) from None
 
 
 def _bad_limits(why: str) -> typer.BadParameter:
-    return typer.BadParameter(why, param_hint="--limits")
+    return typer.BadParameter(why, param_hint="'--limits'")
 
 
 def _limits_pairs(text: str) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def _limits_pairs(text: str) -> dict[str, Any]:
     for pair in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = (part.strip() for part in pair.partition("="))
         if not equals:
-            raise _bad_limits(f"{printable(pair)!r} is not NAME=VALUE, as in deferred_s=30")
+            raise _bad_limits(f"'{printable(pair)}' is not NAME=VALUE, as in deferred_s=30")
         if name in pairs:
             raise _bad_limits(f"{name} is given twice")
         try:
@@ -85,88 +85,11 @@ def _limits_object(text: str) -> dict[str, Any]:
         text = Path(where).read_text(encoding="utf-8", errors="replace")
     try:
         found = json.loads(text)
-    except ValueError as error:
-        raise _bad_limits(f"{where} is not JSON: {error}") from None
+    except json.JSONDecodeError as error:
+        raise _bad_limits(f"{where}: {not_json(error.msg)} at column {error.colno}") from None
     if not isinstance(found, dict):
         raise _bad_limits(f'{where} must hold one object, as in {{"deferred_s": 30}}')
     return found
-
-
-class Files:
-    """The files that a run writes. An ``OSError`` that comes out of here names its file."""
-
-    def __init__(
-        self, source: LineSource, actions: str | None, audit: str | None, out: Path | None, append: bool
-    ) -> None:
-        self.summary: Path | None = None
-        """Where the summary goes, if to a file."""
-        if out is not None:
-            out.mkdir(parents=True, exist_ok=True)
-            actions = actions or str(out / "actions.jsonl")
-            audit = audit or str(out / "audit.jsonl")
-            self.summary = out / "summary.json"
-        self.names = [name for name in (actions, audit) if name is not None]
-        if self.summary is not None:
-            self.names.append(str(self.summary))
-        self.to_stdout = STDIN in self.names
-        """Whether standard output is taken, so that people are told on standard error."""
-        _refuse_clash(source.path, self.names)
-        self.on_action: ActionWriter | None = None
-        self.observers: list[Callable[[AuditRecord], None]] = []
-        self._open: list[tuple[str, BinaryIO | JsonlAudit]] = []
-        self._audit_error: OSError | None = None
-        if audit is not None:
-            # Opened first: if it must not be appended to, the actions are not overwritten either.
-            sink = JsonlAudit(sys.stdout.buffer if audit == STDIN else audit, append=append)
-            self._open.append((audit, sink))
-            self.observers.append(self._guard(sink))
-        if actions is not None:
-            stream = sys.stdout.buffer if actions == STDIN else open(actions, "wb", buffering=_BUFFER)  # noqa: SIM115
-            self._open.append((actions, stream))
-            self.on_action = ActionWriter(stream, shown(actions))
-
-    def _guard(self, sink: JsonlAudit) -> Callable[[AuditRecord], None]:
-        """The registry would log each record that the disk refuses; here the first refusal stops the run."""
-
-        def observe(record: AuditRecord) -> None:
-            if self._audit_error is None:
-                try:
-                    sink(record)
-                except OSError as error:
-                    error.filename = error.filename or sink.name
-                    self._audit_error = error
-
-        return observe
-
-    def flush(self) -> None:
-        """Hand everything to the operating system."""
-        if self._audit_error is not None:
-            raise self._audit_error
-        for name, file in self._open:
-            with naming(name):
-                file.flush()
-
-    def close(self, *, quietly: bool = False) -> None:
-        """Close what is open; standard output is only flushed. ``quietly``: raise nothing."""
-        first = self._audit_error
-        while self._open:
-            name, file = self._open.pop()
-            try:
-                with naming(name):
-                    file.flush() if name == STDIN else file.close()
-            except OSError as error:
-                first = first or error
-        if first is not None and not quietly:
-            raise first
-
-
-def _refuse_clash(trace: str, outputs: list[str]) -> None:
-    """Raise ``CfgFsmError`` if one file would be written twice, or the trace overwritten while it is read."""
-    for number, name in enumerate(outputs):
-        if any(name == other or os.path.realpath(name) == os.path.realpath(other) for other in outputs[:number]):
-            raise CfgFsmError(f"{shown(name)}: two outputs of the run cannot go to the same place")
-        if os.path.isfile(name) and os.path.isfile(trace) and os.path.samefile(name, trace):
-            raise CfgFsmError(f"{name}: this is the trace; it would be overwritten")
 
 
 def execute(
@@ -174,10 +97,10 @@ def execute(
 ) -> int:
     """Run the trace, write and say what became of it. The exit code.
 
-    An ``OSError`` of standard output passes through.
+    A closed pipe ends the run without an error; any other ``OSError`` of standard output passes through.
     """
     job = Run(Registry(limits, files.observers), files.on_action)
-    stopped, code = None, OK
+    stopped, code, said = None, OK, True
     try:
         with _progress(source, files) as bar, interruptible(source) as check:
 
@@ -194,28 +117,49 @@ def execute(
     except BadLine as error:
         hint = "" if isinstance(error, DamagedFile) else " (--skip-bad goes on after such a line)"
         stopped, code = f"{error}{hint}", BAD
-    except BrokenPipeError:  # nobody reads any more: no error of the run
-        raise
     except OSError as error:
-        stopped, code = sentence(error), BAD
+        stopped, code, said = _refused(error)
     except KeyboardInterrupt:
         stopped, code = "interrupted", INTERRUPTED
-    files.close(quietly=True)
+    try:
+        files.close()
+    except OSError as error:
+        if stopped is None or not said:
+            stopped, code, said = _refused(error)
     summary = job.summary()
     data = {**summary.to_dict(), "stopped": stopped}
     if files.summary is not None:
-        files.summary.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
-    show = sys.stderr if files.to_stdout else sys.stdout
-    text = json.dumps(data, indent=2) if as_json else render(summary, show.isatty())
-    if files.summary is not None and not as_json:
-        text += f"\nwritten: {', '.join(files.names)}"
+        with naming(str(files.summary)):
+            files.summary.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+    if not said:
+        return code
     try:
-        with naming("<stderr>" if files.to_stdout else STDIN):
-            print(text, file=show, flush=True)
+        if as_json or stopped is None or summary.events or summary.bad_lines["count"]:
+            _show(files, json.dumps(data, indent=2) if as_json else _text(files, summary))
+    except BrokenPipeError:
+        forget_stdout()
     finally:
         if stopped is not None:
             say(stopped)
     return code
+
+
+def _refused(error: OSError) -> tuple[str, int, bool]:
+    """An output took no more: why the run stopped, the exit code, and whether it is said."""
+    closed = isinstance(error, BrokenPipeError)
+    if closed or error.filename == shown(STDIN):
+        forget_stdout()
+    return (LEFT, OK, False) if closed else (sentence(error), BAD, True)
+
+
+def _text(files: Files, summary: Summary) -> str:
+    text = render(summary, files.people.isatty())
+    return text if files.summary is None else f"{text}\nwritten: {', '.join(files.names)}"
+
+
+def _show(files: Files, text: str) -> None:
+    with naming("<stderr>" if files.to_stdout else STDIN):
+        print(text, file=files.people, flush=True)
 
 
 @contextmanager

@@ -7,10 +7,18 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import typer
+
+from cfg_fsm.errors import CfgFsmError
 from cfg_fsm.traces import STDIN
 
 OK, NOT_FOUND, BAD, INTERRUPTED = 0, 1, 2, 130
 """Exit codes."""
+BROKEN = 1
+EXIT_CODES = (
+    "Exit codes: 0 ok; 1 not found, or a broken chain; 2 bad usage, bad input, or a file that cannot be used; "
+    "130 interrupted."
+)
 
 
 def say(message: str) -> None:
@@ -39,11 +47,35 @@ def sentence(error: OSError) -> str:
     return where + (error.strerror or str(error))
 
 
+def forget_stdout() -> None:
+    """Nothing can be written to standard output any more: what is still buffered goes nowhere."""
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+
+
 def lost_stdout(error: OSError) -> int:
     """Nothing can be written to standard output any more: the exit code. A closed pipe is no error."""
-    with open(os.devnull, "wb") as nowhere:  # for what is still buffered
-        os.dup2(nowhere.fileno(), 1)
+    forget_stdout()
     if isinstance(error, BrokenPipeError):
         return OK
-    say(f"<stdout>: {error.strerror}")
+    say(f"{shown(STDIN)}: {error.strerror}")
     return BAD
+
+
+@contextmanager
+def user_errors() -> Iterator[None]:
+    """Turn what a user can do wrong into one line and an exit code. A closed pipe is no error."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise typer.Exit(lost_stdout(error)) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    except CfgFsmError as error:
+        say(str(error))
+        raise typer.Exit(BAD) from None
+    except OSError as error:
+        if error.filename == shown(STDIN):
+            raise typer.Exit(lost_stdout(error)) from None
+        say(sentence(error))
+        raise typer.Exit(BAD) from None

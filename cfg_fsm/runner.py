@@ -7,7 +7,6 @@ import os
 import time
 from array import array
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from pydantic_core import to_json
@@ -17,6 +16,7 @@ from cfg_fsm.audit.record import Observer
 from cfg_fsm.errors import BadLine
 from cfg_fsm.events import ClockTicked, Event, Limits, ParentOutputReady, ParentRegistered, RequestsAborted
 from cfg_fsm.registry import Registry
+from cfg_fsm.report import Summary
 from cfg_fsm.states import FailureReason
 from cfg_fsm.traces import LineSource, read_events
 
@@ -24,47 +24,6 @@ _TIMES = ("deferred_s", "silent_s", "start_s", "total_s")
 _PERCENTILES = (50, 90, 99)
 _EXAMPLES = 5
 _ABORTED = FailureReason.ABORTED.value
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """What became of a run. Plain numbers, strings, lists and dictionaries."""
-
-    parents: dict[str, int]
-    """``registered``, ``forwarded`` (at least once), ``finished``, ``failed``, ``aborted`` (by the client) and
-    ``live``. ``registered`` is the sum of the last four."""
-    failures: dict[str, dict[str, Any]]
-    """By reason, the client's aborts among them: ``{"count", "example"}``, the example is a parent's id."""
-    ignored: dict[str, dict[str, Any]]
-    """By reason: ``{"count", "line"}``, the line is where the first one stands."""
-    rejected: dict[str, dict[str, Any]]
-    """Likewise."""
-    join_wait: dict[str, Any]
-    """How long bundles were waited for: from the parent's first output of a wait to the forward.
-
-    ``forwards`` counts all; ``at_once`` those whose bundle was complete when the parent's output came, so that
-    there was no wait; ``waited`` the others. ``p50_s, p90_s, p99_s, max_s``, in seconds of the trace, are taken
-    over those that waited (nearest rank: a value that occurred), and are ``None`` if none did."""
-    live: dict[str, Any]
-    """``{"parents", "companions", "oldest"}``: requests left over, and the live parents that have been longest
-    in their state as ``{"request_id", "state", "age_s", "missing", "sealed"}``."""
-    actions: dict[str, int]
-    """By type."""
-    events: int
-    """Events of the trace that were dispatched."""
-    ticks: int
-    """Ticks of the clock that the run put between them."""
-    bad_lines: dict[str, Any]
-    """``{"count", "first"}`` of the lines that were skipped; each example is ``file:line: why``."""
-    audit_errors: int
-    """Records that an observer failed to take."""
-    seconds: float
-    """Wall time of the run."""
-    events_per_second: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """The same as one dictionary."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 class ActionWriter:
@@ -114,6 +73,8 @@ class Run:
         self._waiting: dict[str, float] = {}
         """Deferred parents and since when."""
         self._waits = array("d")
+        self._longest = (-1.0, "")
+        """The longest wait, and the parent that waited."""
         self._at_once = 0
         self._forwarded: set[str] = set()
         """Live parents that were forwarded."""
@@ -205,7 +166,10 @@ class Run:
         if since is None:
             self._at_once += 1
         else:
-            self._waits.append(self.registry.now - since)
+            wait = self.registry.now - since
+            self._waits.append(wait)
+            if wait > self._longest[0]:
+                self._longest = (wait, parent_id)
         if parent_id not in self._forwarded:
             self._forwarded.add(parent_id)
             self._ever_forwarded += 1
@@ -223,7 +187,6 @@ class Run:
         counters = self.registry.counters()
         failed = counters["failed"]
         aborted = failed.get(_ABORTED, 0)
-        examples = {**self._failures, _ABORTED: self._aborted}
         events = counters["events"] - self._ticks
         oldest = sorted((row for row in self.registry.requests() if row.role is None), key=lambda row: -row.age_s)[
             :_EXAMPLES
@@ -238,8 +201,11 @@ class Run:
                 "live": counters["live_parents"],
             },
             failures={
-                reason: {"count": count, "example": examples.get(reason)} for reason, count in failed.items()
+                reason: {"count": count, "example": self._failures.get(reason)}
+                for reason, count in failed.items()
+                if reason != _ABORTED
             },
+            aborts={"count": aborted, "example": self._aborted},
             ignored=self._refused("ignored", counters),
             rejected=self._refused("rejected", counters),
             join_wait=self._join_wait(),
@@ -273,6 +239,7 @@ class Run:
         for percent in _PERCENTILES:
             wait[f"p{percent}_s"] = waits[math.ceil(count * percent / 100) - 1] if waits else None
         wait["max_s"] = waits[-1] if waits else None
+        wait["slowest"] = self._longest[1] if waits else None
         return wait
 
 

@@ -31,6 +31,27 @@ _BOM = b"\xef\xbb\xbf"
 _SHOWN = 3
 _WIDTH = 60
 _TYPES = tuple(type_of(model) for model in EVENT_MODELS)
+_WORDS = {
+    "missing": "it is missing",
+    "extra_forbidden": "there is no such field",
+    "string_type": "must be a string",
+    "string_too_short": "must not be empty",
+    "int_type": "must be a whole number",
+    "float_type": "must be a number",
+    "bool_type": "must be true or false",
+    "list_type": "must be a list",
+    "dict_type": "must be an object",
+    "model_type": "must be an object",
+}
+"""What an error of pydantic's is called here; the others keep their sentence."""
+_JSON_WORDS = (
+    ("EOF while parsing", "it ends in the middle of"),
+    ("expected ident", "an unknown word"),
+    ("expected value", "a value is expected"),
+    ("Expecting value", "a value is expected"),
+    ("trailing characters", "there is more after its end"),
+    ("Extra data:", "there is more after its end"),
+)
 
 
 class DamagedFile(BadLine):
@@ -205,14 +226,29 @@ def _one(details: Any) -> str:
         case "union_tag_invalid":
             tag = details["ctx"]["tag"]
             close = get_close_matches(tag[:_WIDTH], _TYPES, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(_TYPES)}"
+            hint = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(_TYPES)}"
             return f"type: no event is called {_short(tag)!r}; {hint}"
         case "union_tag_not_found":
-            return "type: Field required"
+            return "type: it is missing"
         case "json_invalid":
-            return str(details["msg"]).replace("at line 1 column", "at column")
-    where = ".".join(_short(part) for part in details["loc"])
-    return f"{where}: {details['msg']}" if where else str(details["msg"])
+            return not_json(details["ctx"]["error"].replace("at line 1 column", "at column"))
+    where = ".".join("(its name)" if part == "[key]" else _short(part) for part in details["loc"])
+    return f"{where}: {in_words(details)}" if where else f"an event {in_words(details)}"
+
+
+def not_json(why: str) -> str:
+    """What a JSON parser said, in words."""
+    for theirs, ours in _JSON_WORDS:
+        why = why.replace(theirs, ours)
+    return f"this is not JSON: {why[:1].lower()}{why[1:]}"
+
+
+def in_words(details: Any) -> str:
+    """What pydantic says of one value, in plain words; ``details``: one of ``ValidationError.errors()``."""
+    said = _WORDS.get(details["type"])
+    if said is None:
+        said = details["msg"].removeprefix("Value error, ").replace("Input should", "must").replace(" valid ", " ")
+    return f"{said[:1].lower()}{said[1:]}"
 
 
 def _short(part: object) -> str:

@@ -10,7 +10,7 @@ import pytest
 from helpers import done, kv, output, register, start
 
 from cfg_fsm import Registry
-from cfg_fsm.audit.reading import AuditFile, last_hash, read_audit, verify
+from cfg_fsm.audit.reading import AuditFile, BrokenChain, last_hash, read_audit, verify
 from cfg_fsm.audit.record import AuditRecord
 from cfg_fsm.audit.sinks import JsonlAudit, MemoryAudit
 from cfg_fsm.errors import BadLine, CfgFsmError
@@ -84,6 +84,16 @@ class TestJsonLines:
 
     def test_the_same_events_give_the_same_bytes(self, tmp_path):
         assert write(tmp_path / "one") == write(tmp_path / "two") == write(tmp_path / "two", append=False)
+
+    def test_without_a_clock_the_time_is_that_of_the_event(self, tmp_path):
+        events = [register("p", {}, at=17.793), kv("p"), kv("p", at=86_400.1), kv("p", at=1e300)]
+        with JsonlAudit(tmp_path / "log", clock=None) as audit:
+            Registry(observers=[audit]).dispatch_many(events)
+        assert list(dict.fromkeys(line.ts for line in read_audit(tmp_path / "log"))) == [
+            "1970-01-01T00:00:17.793000Z",
+            "1970-01-02T00:00:00.100000Z",
+            "9999-12-31T23:59:59.000000Z",
+        ]
 
     def test_the_clock_is_the_time_of_day(self, tmp_path):
         times = iter([1.5, 1.999999, 2.0, 1_700_000_000.0])
@@ -212,7 +222,7 @@ class TestReading:
     @pytest.mark.parametrize(
         ("change", "why"),
         [
-            (lambda line: b"not json", "not JSON: Expecting value at column 1"),
+            (lambda line: b"not json", "this is not JSON: a value is expected at column 1"),
             (lambda line: b"\xff\xff", "not UTF-8"),
             (lambda line: b"[1]", "a JSON object is expected"),
             (lambda line: b"{}", "it lacks at, dest, event, event_seq, hash"),
@@ -237,6 +247,15 @@ class TestReading:
         with pytest.raises(BadLine, match="ends in the middle of this line") as caught:
             list(read_audit(log))
         assert caught.value.line == 13
+
+    def test_the_chain_is_checked_if_asked(self, log):
+        broken = []
+        assert len(list(read_audit(log, on_broken=broken.append))) == 13
+        assert broken == []
+        lines = log.read_bytes().splitlines(keepends=True)
+        log.write_bytes(b"".join(lines[:2] + lines[5:7] + lines[9:]))
+        assert len(list(read_audit(log, on_broken=broken.append))) == 8
+        assert [(error.line, type(error)) for error in broken] == [(3, BrokenChain)]
 
     def test_a_missing_file(self, tmp_path):
         with pytest.raises(FileNotFoundError):
@@ -266,6 +285,13 @@ class TestVerify:
         with pytest.raises(BadLine) as caught:
             verify(log)
         assert caught.value.line == line
+        assert isinstance(caught.value, BrokenChain)
+
+    def test_what_is_no_log(self, tmp_path):
+        (tmp_path / "x").write_text("{}\n")
+        with pytest.raises(BadLine, match=":1: not an audit record") as caught:
+            verify(tmp_path / "x")
+        assert not isinstance(caught.value, BrokenChain)
 
     def test_an_empty_log_is_whole(self, tmp_path):
         (tmp_path / "log").touch()

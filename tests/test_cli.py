@@ -40,7 +40,7 @@ def cfg(*args, stdin=None):
 
 def process(*args, **options):
     """Run the command in a process of its own."""
-    env = {**os.environ, "PYTHONPATH": str(Path(cfg_fsm.__file__).parents[1])}
+    env = {**os.environ, "PYTHONPATH": str(Path(cfg_fsm.__file__).parents[1]), "PYTHONUNBUFFERED": ""}
     for name in ("stdin", "stdout", "stderr"):
         options.setdefault(name, subprocess.PIPE)
     return subprocess.Popen([sys.executable, "-m", "cfg_fsm", *map(str, args)], env=env, **options)
@@ -65,7 +65,17 @@ class TestHelp:
     def test_of_the_whole(self):
         result = cfg("--help")
         assert result.exit_code == 0
-        for word in ("run", "diagram", "explain", "--version", "cfg-fsm run --sample", "Exit codes", "130"):
+        for word in (
+            "run",
+            "diagram",
+            "explain",
+            "verify",
+            "--version",
+            "cfg-fsm run --sample",
+            "Exit codes",
+            "a broken chain",
+            "130",
+        ):
             assert word in result.stdout
 
     @pytest.mark.parametrize(
@@ -73,10 +83,20 @@ class TestHelp:
         [
             (
                 "run",
-                ["[TRACE]", "--limits", "deferred_s=30", "tombstone_s", "--skip-bad", "overwritten", "--drain"],
+                [
+                    "[TRACE]",
+                    "--limits",
+                    "deferred_s=30",
+                    "tombstone_s",
+                    "--skip-bad",
+                    "overwritten",
+                    "--drain",
+                    "--fixed-ts",
+                ],
             ),
             ("diagram", ["parent, companion or coupling", "mermaid", "svg", "--output"]),
-            ("explain", ["ID", "--audit", "what it is waiting for"]),
+            ("explain", ["ID", "--audit", "what it is waiting for", "If the chain of the log is broken"]),
+            ("verify", ["FILE", "Check the chain", "cut off at the end do not show"]),
         ],
     )
     def test_of_each_command(self, command, words):
@@ -107,7 +127,8 @@ class TestRun:
             assert line.split() in lines
         assert ["replica_lost", "1", "chatcmpl-1f229dd06aa8b9e0"] in lines
         assert ["nothing_ended", "2", "180"] in lines
-        assert "498 events and 0 clock ticks in" in result.stdout
+        assert ["wait", "max", "0.994", "s", "chatcmpl-1b35411b72723b9c"] in lines
+        assert "498 events, 0 clock ticks played, in" in result.stdout
 
     def test_out_makes_a_directory(self, tmp_path, trace):
         out = tmp_path / "new" / "out"
@@ -142,7 +163,8 @@ class TestRun:
         assert json.loads(result.stdout)["live"]["oldest"][0]["missing"] == {"r": "c"}
 
     def test_live_requests_are_shown(self):
-        result = cfg("run", "-", stdin=P + O + b'{"type":"clock_ticked","at":5.0}\n')
+        result = cfg("run", "-", "--limits", "start_s=9", stdin=P + O + b'{"type":"clock_ticked","at":5.0}\n')
+        assert "3 events, 0 clock ticks played, in" in result.stdout
         lines = [line.split() for line in result.stdout.splitlines()]
         assert "Still live (1 parent and 1 companion), the oldest" in result.stdout
         assert ["p", "deferred", "3.000", "s", "r", "(c)"] in lines
@@ -158,7 +180,7 @@ class TestRun:
             "forward_parent",
             "release_requests",
         ]
-        assert "4 events and 0 clock ticks" in result.stderr
+        assert "4 events, 0 clock ticks played, in" in result.stderr
 
     def test_audit_to_standard_output(self, trace, tmp_path):
         result = cfg("run", trace, "--audit", "-")
@@ -187,6 +209,53 @@ class TestRun:
         assert cfg("run", trace, "--out", tmp_path / "out", "--append").exit_code == 0
         assert verify(tmp_path / "out" / "audit.jsonl") == 2 * once
         assert (tmp_path / "out" / "actions.jsonl").read_bytes().count(b"\n") == 2
+
+    def test_what_an_older_run_left_in_the_directory_is_removed(self, trace, tmp_path):
+        out = tmp_path / "out"
+        for args in (["--actions", tmp_path / "a"], ["--audit", tmp_path / "a"]):
+            cfg("run", trace, "--out", out)
+            cfg("run", trace, "--out", out, *args)
+            assert args[0][2:] + ".jsonl" not in [path.name for path in out.iterdir()]
+        cfg("run", trace, "--out", out)
+        (out / "other").write_text("kept")
+        broken = tmp_path / "broken.jsonl.gz"
+        broken.write_bytes(b"no gzip")
+        assert cfg("run", broken, "--out", out).exit_code == 2
+        assert (out / "other").read_text() == "kept"
+        assert (out / "actions.jsonl").read_bytes() == (out / "audit.jsonl").read_bytes() == b""
+        assert json.loads((out / "summary.json").read_text())["events"] == 0
+
+    def test_but_not_what_this_run_writes_or_reads_there(self, trace, tmp_path):
+        out = tmp_path / "out"
+        out.mkdir()
+        with (
+            open(out / "actions.jsonl", "wb") as stdout,
+            process("run", trace, "--out", out, "--actions", "-", stdout=stdout) as job,
+        ):
+            assert b"4 events" in job.stderr.read()
+        assert (out / "actions.jsonl").read_bytes().count(b"\n") == 2
+        (tmp_path / "link").symlink_to(out / "audit.jsonl")
+        cfg("run", trace, "--out", out, "--audit", tmp_path / "link")
+        assert verify(out / "audit.jsonl") > 0
+        trace.rename(out / "actions.jsonl")
+        args = ("run", out / "actions.jsonl", "--out", out, "--actions", tmp_path / "a")
+        assert "this is the trace" in fails(2, *args)
+        assert (out / "actions.jsonl").read_bytes() == P + O + C + F
+
+    def test_the_time_of_the_events_gives_the_same_audit_each_time(self, trace, tmp_path):
+        for name in ("one", "two"):
+            assert cfg("run", trace, "--fixed-ts", "--audit", tmp_path / name).exit_code == 0
+        assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+        first, *_, last = read_audit(tmp_path / "one")
+        assert (first.ts, last.ts) == ("1970-01-01T00:00:01.000000Z", "1970-01-01T00:00:10.000000Z")
+
+    def test_aborts_are_told_apart_from_failures(self):
+        stdin = P + b'{"type":"requests_aborted","request_ids":["p"],"at":2.0}\n'
+        lines = cfg("run", "-", stdin=stdin).stdout.splitlines()
+        assert "Failures and aborts" in lines
+        assert "  aborted by the client        1  p" in lines
+        stdin = P + b'{"type":"request_failed","request_id":"p","error":"x"}\n'
+        assert "Failures" in cfg("run", "-", stdin=stdin).stdout.splitlines()
 
     def test_an_audit_that_must_not_be_appended_to(self, trace, tmp_path):
         (tmp_path / "audit").write_text("torn")
@@ -223,19 +292,19 @@ class TestLimits:
         [
             (
                 "defered_s=3",
-                "there is no limit 'defered_s'; did you mean deferred_s? the names are: deferred_s, silent",
+                "there is no limit 'defered_s'; did you mean 'deferred_s'? the names are: deferred_s, silent",
             ),
             ("zzz=3", "there is no limit 'zzz'; the names are: deferred_s"),
             ("", "it is empty"),
             ("deferred_s", "'deferred_s' is not NAME=VALUE, as in deferred_s=30"),
-            ("deferred_s=soon", "deferred_s: Input should be a valid number"),
-            ("deferred_s=0", "deferred_s: Input should be greater than 0"),
-            ("deferred_s=-1,max_requests=1.5", "greater than 0; max_requests: Input should be a valid integer"),
-            ("deferred_s=NaN", "deferred_s: Input should be a finite number"),
-            ("deferred_s=true", "deferred_s: Input should be a valid number"),
+            ("deferred_s=soon", "deferred_s: must be a number"),
+            ("deferred_s=0", "deferred_s: must be greater than 0"),
+            ("deferred_s=-1,max_requests=1.5", "greater than 0; max_requests: must be a whole number"),
+            ("deferred_s=NaN", "deferred_s: must be a finite number"),
+            ("deferred_s=true", "deferred_s: must be a number"),
             ("deferred_s=1,deferred_s=2", "deferred_s is given twice"),
-            ("{", "the JSON object is not JSON"),
-            ('{"deferred_s": "3"}', "deferred_s: Input should be a valid number"),
+            ("{", "'--limits': the JSON object: this is not JSON: expecting property name"),
+            ('{"deferred_s": "3"}', "deferred_s: must be a number"),
         ],
     )
     def test_wrong_ones(self, text, why):
@@ -259,9 +328,9 @@ class TestBadInput:
         path.write_bytes(self.BAD)
         result = cfg("run", path, "--out", tmp_path / "out")
         assert result.exit_code == 2
-        why = f"{path}:4: type: no event is called 'parent_finnished'; did you mean parent_finished?"
+        why = f"{path}:4: type: no event is called 'parent_finnished'; did you mean 'parent_finished'?"
         assert result.stderr == f"cfg-fsm: {why} (--skip-bad goes on after such a line)\n"
-        assert "2 events and 0 clock ticks" in result.stdout
+        assert "2 events, 0 clock ticks played" in result.stdout
         summary = json.loads((tmp_path / "out" / "summary.json").read_text())
         assert summary["stopped"].startswith(why)
         assert summary["parents"]["live"] == 1
@@ -277,8 +346,17 @@ class TestBadInput:
         assert f"  {path}:4: type: no event is called" in result.stdout
         assert "4 events" in result.stdout
 
+    def test_nothing_is_summed_up_if_nothing_was_done(self, tmp_path):
+        result = cfg("run", "-", "--out", tmp_path / "out", stdin=b"x\n")
+        assert result.exit_code == 2
+        assert result.stdout == ""
+        assert result.stderr.startswith("cfg-fsm: <stdin>:1: ")
+        assert json.loads((tmp_path / "out" / "summary.json").read_text())["stopped"]
+        assert json.loads(cfg("run", "-", "--json", stdin=b"x\n").stdout)["stopped"]
+        assert "Skipped lines (1)" in cfg("run", "-", "--skip-bad", stdin=b"x\n").stdout
+
     def test_standard_input_has_a_name(self):
-        assert "<stdin>:1: Invalid JSON" in fails(2, "run", "-", stdin=b"x\n")
+        assert "<stdin>:1: this is not JSON: a value is expected at column 1" in fails(2, "run", "-", stdin=b"x\n")
 
     def test_gzip_that_is_cut_off_cannot_be_skipped(self, tmp_path):
         path = tmp_path / "trace.jsonl.gz"
@@ -288,10 +366,11 @@ class TestBadInput:
 
     def test_no_trace_or_two(self):
         assert "give a TRACE (- for standard input), or --sample" in fails(2, "run")
-        assert "give a TRACE" in fails(2, "run", "x", "--sample")
+        assert "or --sample, not both" in fails(2, "run", "x", "--sample")
 
     def test_append_to_what(self):
-        assert "--append: it needs --audit or --out" in fails(2, "run", "--sample", "--append")
+        assert "'--append': it needs --audit or --out" in fails(2, "run", "--sample", "--append")
+        assert "'--fixed-ts': it needs --audit" in fails(2, "run", "--sample", "--fixed-ts")
 
 
 class TestFilesThatCannotBeUsed:
@@ -333,13 +412,17 @@ class TestFilesThatCannotBeUsed:
         assert caplog.text == ""
 
     @pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full here")
-    @pytest.mark.parametrize("args", [["run", "--sample"], ["--help"], ["--version"], ["diagram"]])
+    @pytest.mark.parametrize(
+        "args",
+        [["run", "--sample"], ["run", "--sample", "--actions", "-"], ["--help"], ["--version"], ["diagram"]],
+    )
     def test_a_full_disk_behind_standard_output(self, args):
         with FULL.open("wb") as full:
             done = process(*args, stdout=full)
             _, said = done.communicate()
         assert done.returncode == 2
-        assert said == b"cfg-fsm: <stdout>: No space left on device\n"
+        assert said.endswith(b"cfg-fsm: <stdout>: No space left on device\n")
+        assert said.count(b"cfg-fsm: ") == 1
 
     def test_a_defect_of_the_program_is_no_user_error(self, monkeypatch, trace):
         def broken(*_):
@@ -356,6 +439,50 @@ class TestPipes:
             job.stdout.close()
             assert job.stderr.read() == b""
             assert job.wait() == 0
+
+    @pytest.mark.parametrize("output", ["--actions", "--audit"])
+    def test_what_was_done_until_then_stands(self, output, trace, tmp_path):
+        out = tmp_path / "out"
+        cfg("run", trace, "--out", out)
+        with process("run", LARGE, output, "-", "--out", out, "--limits", "total_s=0.5") as job:
+            job.stdout.readline()
+            job.stdout.close()
+            assert job.stderr.read() == b""
+            assert job.wait() == 0
+        summary = json.loads((out / "summary.json").read_text())
+        assert summary["stopped"] == "the reader of standard output went away"
+        (other,) = (path for path in out.iterdir() if path.name != "summary.json")
+        assert other.name != output[2:] + ".jsonl"
+        if output == "--actions":
+            assert verify(other) > 0
+            kinds = [record.kind for record in read_audit(other)]
+            assert kinds.count("event") == summary["events"] + summary["ticks"]
+        else:
+            assert other.read_bytes().count(b"\n") == sum(summary["actions"].values())
+
+    @pytest.mark.parametrize("late", [False, True])
+    def test_a_bad_line_counts_if_it_was_reached_before(self, late, tmp_path):
+        path = tmp_path / "trace.jsonl"
+        path.write_bytes((gzip.decompress(LARGE.read_bytes()) if late else P + O + C) + b"x\n")
+        read, write = os.pipe()
+        os.close(read)
+        for args in (["--actions", "-", "--out", tmp_path / "out"], ["--out", tmp_path / "out"]):
+            with process("run", path, *args, stdout=write) as job:
+                said = job.stderr.read()
+                assert job.wait() == (0 if late and "-" in args else 2)
+            assert (b"not JSON" in said) == (job.returncode == 2)
+            stopped = json.loads((tmp_path / "out" / "summary.json").read_text())["stopped"]
+            assert ("not JSON" in stopped) == (job.returncode == 2)
+        os.close(write)
+
+    @pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full here")
+    def test_a_full_disk_is_an_error_all_the_same(self):
+        read, write = os.pipe()
+        os.close(read)
+        with process("run", LARGE, "--actions", "-", "--audit", FULL, stdout=write) as job:
+            os.close(write)
+            assert job.stderr.read().endswith(b"cfg-fsm: /dev/full: No space left on device\n")
+            assert job.wait() == 2
 
     @pytest.mark.parametrize("args", [["--help"], ["run", "--sample"], ["diagram", "coupling"], ["--version"]])
     def test_nobody_reads(self, args):
@@ -485,12 +612,22 @@ class TestDiagram:
         assert cfg("diagram", name, "--format", format).stdout == diagrams.text(name, format)
 
     def test_a_file_and_the_format_of_its_ending(self, tmp_path):
-        for name, format in (("x.dot", "dot"), ("x.mmd", "mermaid"), ("x.txt", "mermaid"), ("X.GV", "dot")):
+        for name, format in (("x.dot", "dot"), ("x.mmd", "mermaid"), ("X.GV", "dot")):
             result = cfg("diagram", "coupling", "-o", tmp_path / name)
             assert (result.exit_code, result.output) == (0, "")
             assert (tmp_path / name).read_text() == diagrams.text("coupling", format)
         cfg("diagram", "companion", "-o", tmp_path / "y.svg", "--format", "dot")
         assert (tmp_path / "y.svg").read_text() == diagrams.text("companion", "dot")
+
+    @pytest.mark.parametrize("name", ["x.pdf", "x"])
+    def test_an_ending_that_is_not_known(self, name, tmp_path):
+        said = fails(2, "diagram", "-o", tmp_path / name)
+        assert f"the ending of '{name}' names no format" in said
+        assert ".mmd, .mermaid, .dot, .gv, .svg, .png" in said
+        assert not (tmp_path / name).exists()
+        cfg("diagram", "-o", tmp_path / name, "--format", "dot")
+        assert (tmp_path / name).read_text() == cfg("diagram", "-o", "-", "--format", "dot").stdout
+        assert cfg("diagram", "-o", "-").stdout == diagrams.text("parent", "mermaid")
 
     @pytest.mark.parametrize("format", ["svg", "png"])
     def test_pictures(self, format, tmp_path, monkeypatch):
@@ -523,7 +660,10 @@ class TestExplain:
             result = cfg("explain", request_id, "--audit", audit)
             assert result.exit_code == 0
             assert result.stdout.startswith("parent p, life 1: from 1.000 s")
-            assert result.stdout.endswith("Ended at +9.000 s: finished; its bundle was forwarded at +8.000 s.\n")
+            assert result.stderr == ""
+            assert result.stdout.splitlines()[-1] == (
+                "Result: ended at +9.000 s: finished; its bundle was forwarded at +8.000 s; waited 7.000 s for r."
+            )
 
     def test_from_gzip_or_standard_input(self, audit, tmp_path):
         (tmp_path / "audit.gz").write_bytes(gzip.compress(audit.read_bytes()))
@@ -535,8 +675,8 @@ class TestExplain:
         cfg("run", "--sample", "--audit", tmp_path / "audit")
         said = fails(1, "explain", "1f229dd06aa8b9e0", "--audit", tmp_path / "audit")
         assert said == (
-            "cfg-fsm: no request 1f229dd06aa8b9e0 in this audit; "
-            "did you mean chatcmpl-1f229dd06aa8b9e0 or chatcmpl-1f229dd06aa8b9e0__cfg_text?"
+            "cfg-fsm: no request '1f229dd06aa8b9e0' in this audit; "
+            "did you mean 'chatcmpl-1f229dd06aa8b9e0' or 'chatcmpl-1f229dd06aa8b9e0__cfg_text'?"
         )
 
     def test_a_log_with_a_bad_line_is_told_up_to_there(self, audit):
@@ -544,12 +684,29 @@ class TestExplain:
         audit.write_bytes(b"".join(lines[:5]) + lines[5][:40])
         result = cfg("explain", "p", "--audit", audit)
         assert result.exit_code == 2
-        assert "Open when the log ends" in result.stdout
-        assert f"{audit}:6: not JSON" in result.stderr
+        assert "Result: open when the log ends" in result.stdout
+        assert f"{audit}:6: this is not JSON" in result.stderr
         assert "up to there" in result.stderr
         said = fails(2, "explain", "x", "--audit", audit)
-        assert f"{audit}:6: not JSON" in said
-        assert "no request x in this audit" in said
+        assert f"{audit}:6: this is not JSON" in said
+        assert "no request 'x' in this audit" in said
+
+    def test_a_broken_chain_is_a_warning(self, audit):
+        story = cfg("explain", "p", "--audit", audit).stdout
+        lines = audit.read_bytes().splitlines(keepends=True)
+        lines[1] = lines[1].replace(b'"seq":2', b'"seq":3')
+        lines[5] = lines[5].replace(b'"seq":6', b'"seq":7')
+        warning = f"warning: {audit}:2: the chain is broken: hash does not match the text of the line; from there"
+        for changed in (b"".join(lines), b"".join(lines)[:-1]):
+            audit.write_bytes(changed)
+            for stdin, name in ((None, audit), (changed, "-")):
+                result = cfg("explain", "p", "--audit", name, stdin=stdin)
+                assert (result.exit_code, result.stdout) == (0, story)
+                assert warning.replace(str(audit), "<stdin>" if stdin else str(audit)) in result.stderr
+                assert result.stderr.count("\n") == 1
+        said = fails(1, "explain", "x", "--audit", audit)
+        assert warning in said
+        assert "no request 'x'" in said
 
     def test_what_is_no_audit(self, trace, tmp_path):
         assert "not an audit record" in fails(2, "explain", "p", "--audit", trace)
@@ -558,6 +715,44 @@ class TestExplain:
             == f"cfg-fsm: {tmp_path}/x: No such file or directory"
         )
         assert "Is a directory" in fails(2, "explain", "p", "--audit", tmp_path)
+
+
+class TestVerify:
+    @pytest.fixture
+    def audit(self, tmp_path, trace):
+        cfg("run", trace, "--audit", tmp_path / "audit.jsonl")
+        return tmp_path / "audit.jsonl"
+
+    def test_a_whole_chain(self, audit, tmp_path):
+        count = verify(audit)
+        for name in (audit, "-"):
+            result = cfg("verify", name, stdin=audit.read_bytes())
+            assert (result.exit_code, result.output) == (0, f"{count} records, the chain is whole\n")
+        (tmp_path / "short.gz").write_bytes(gzip.compress(audit.read_bytes().splitlines(keepends=True)[0]))
+        assert cfg("verify", tmp_path / "short.gz").stdout == "1 record, the chain is whole\n"
+
+    @pytest.mark.parametrize(
+        ("change", "line", "why"),
+        [
+            (lambda lines: [lines[0].replace(b'"at":1.0', b'"at":1.5'), *lines[1:]], 1, "hash does not match"),
+            (lambda lines: lines[1:], 1, "prev is not the hash of nothing, as in the first line of a log"),
+            (lambda lines: [*lines[:3], *lines[4:]], 4, "prev is not the hash of the line before"),
+            (lambda lines: [*lines[:3], b"\n", *lines[3:]], 4, "not a whole audit line"),
+            (lambda lines: [lines[0][:40]], 1, "not a whole audit line"),
+            (lambda lines: [lines[0], lines[1][:-1]], 2, "the last line has no line end"),
+        ],
+    )
+    def test_a_broken_one(self, audit, change, line, why):
+        audit.write_bytes(b"".join(change(audit.read_bytes().splitlines(keepends=True))))
+        said = fails(1, "verify", audit)
+        assert said.startswith(f"cfg-fsm: {audit}:{line}: ")
+        assert why in said
+
+    def test_what_is_no_audit(self, trace, tmp_path):
+        assert fails(2, "verify", trace) == f"cfg-fsm: {trace}:1: not an audit record"
+        assert fails(2, "verify", tmp_path / "x") == f"cfg-fsm: {tmp_path}/x: No such file or directory"
+        (tmp_path / "x.gz").write_bytes(gzip.compress(b'{"seq":')[:-3])
+        assert "cut off here" in fails(2, "verify", tmp_path / "x.gz")
 
 
 def test_the_tables_of_a_terminal_are_not_loaded_for_a_pipe():

@@ -1,6 +1,7 @@
 """The story of a request, told from its audit."""
 
 from importlib import resources
+from textwrap import dedent
 
 import pytest
 from helpers import (
@@ -39,6 +40,12 @@ def story(request_id, events, *, skip=0, upto=None, **limits):
     return explain(records_of(events, **limits)[skip:upto], request_id)
 
 
+def result(lines):
+    """The result at the end, on one line."""
+    last = max(number for number, line in enumerate(lines) if line.startswith("Result: "))
+    return " ".join(line.strip() for line in lines[last:])
+
+
 GUIDED = [
     register("p", {"text": "c1", "img": "c2"}, at=10.0),
     start("p", 0, at=10.5),
@@ -69,79 +76,121 @@ def test_a_request_that_went_well():
         " +0.750 s  img     was registered in role img; ignored (duplicate)",
         " +1.000 s  img     started on replica 1 of stage 3",
         " +1.500 s  img     has its KV cache ready (a sign of life, not an output)",
-        " +2.000 s  text    has its output (finish reason stop)",
+        " +2.000 s  text    has its output",
         " +3.000 s  parent  has its own output of stage 0; deferred, waiting for img (c2)",
         " +4.500 s  img     has its output (finish reason length); the bundle is complete; "
-        "host: forward the bundle",
-        " +4.750 s  img     has its output (finish reason stop); ignored (already_done)",
-        "+10.000 s  parent  is finished downstream; host: release parent, text, img",
+        "told the host to: forward the bundle",
+        " +4.750 s  img     has its output; ignored (already_done)",
+        "+10.000 s  parent  is finished downstream; told the host to: release parent, text, img",
         "+11.000 s  parent  has its own output of stage 0; ignored (ended)",
-        "Ended at +10.000 s: finished; its bundle was forwarded at +4.500 s.",
+        "Result: ended at +10.000 s: finished; its bundle was forwarded at +4.500 s; waited 1.500 s for img.",
     ]
     assert story("p", events) == expected
-    assert story("c1", events) == story("c2", events) == expected
+    for number, asked in ((1, "c1"), (2, "c2")):
+        marked = list(expected)
+        marked[number] += " (the one asked for)"
+        assert story(asked, events) == marked
 
 
 @pytest.mark.parametrize(
-    ("events", "step", "verdict"),
+    ("events", "told"),
     [
         (
             [error("c1", "out of memory", at=12.0, status_code=503)],
-            "+2.000 s  text    reported a failure; the parent failed, companion_failed: companion c1 (role text) "
-            "failed: out of memory; img failed with it; host: fail the parent with status 503; abort parent, img; "
-            "release parent, text, img",
-            "Ended at +2.000 s: failed, companion_failed: companion c1 (role text) failed: out of memory.",
+            """
+            +2.000 s  text    reported a failure
+                              the parent failed, companion_failed: companion c1 (role text) failed: out of memory;
+                                img failed with it
+                              told the host to: fail the parent with status 503; abort parent, img; release parent, text, img
+            Result: ended at +2.000 s: failed, companion_failed: companion c1 (role text) failed: out of memory.
+            """,  # noqa: E501
         ),
         (
             [error("p", "bad\nprompt.", at=12.0)],
-            "+2.000 s  parent  reported a failure; the parent failed, error: bad\\nprompt.; text, img "
-            "failed with it; host: fail the parent; abort text, img; release parent, text, img",
-            "Ended at +2.000 s: failed, error: bad\\nprompt.",
+            r"""
+            +2.000 s  parent  reported a failure
+                              the parent failed, error: bad\nprompt.; text, img failed with it
+                              told the host to: fail the parent; abort text, img; release parent, text, img
+            Result: ended at +2.000 s: failed, error: bad\nprompt.
+            """,
         ),
         (
             [done("c2", finish="error", at=12.0)],
-            "+2.000 s  img     ended with finish reason error; the parent failed, companion_failed: companion c2 "
-            "(role img) ended with finish reason error; text failed with it; host: fail the parent; "
-            "abort parent, text; release parent, text, img",
-            "Ended at +2.000 s: failed, companion_failed: companion c2 (role img) ended with finish reason error.",
+            """
+            +2.000 s  img     ended with finish reason error
+                              the parent failed, companion_failed: companion c2 (role img) ended with finish reason error;
+                                text failed with it
+                              told the host to: fail the parent; abort parent, text; release parent, text, img
+            Result: ended at +2.000 s: failed, companion_failed: companion c2 (role img) ended with finish reason error.
+            """,  # noqa: E501
         ),
         (
             [register("q", {}, at=12.0), abort("q", "p", "c1", "zzz", at=12.0)],
-            "+2.000 s  client  aborted parent, text; text, img failed with it; host: acknowledge the abort "
-            "(parent ended, text ended); abort parent, text, img; release parent, text, img",
-            "Ended at +2.000 s: aborted by the client.",
+            """
+            +2.000 s  client  aborted parent, text
+                              text, img failed with it
+                              told the host to: acknowledge the abort (parent ended, text ended); abort parent, text, img;
+                                release parent, text, img
+            Result: ended at +2.000 s: aborted by the client.
+            """,  # noqa: E501
         ),
         (
             [lose(1, at=12.0, error="dead")],
-            "+2.000 s  text    replica 1 of stage 0 was lost; the parent failed, replica_lost: companion c1 "
-            "(role text) ran on replica 1 of stage 0, which was lost: dead; img failed with it; "
-            "host: fail the parent; abort parent, img; release parent, text, img",
-            "Ended at +2.000 s: failed, replica_lost: companion c1 (role text) ran on replica 1 of stage 0, which "
-            "was lost: dead.",
+            """
+            +2.000 s  text    replica 1 of stage 0 was lost
+                              the parent failed, replica_lost: companion c1 (role text) ran on replica 1 of stage 0, which was lost:
+                                dead; img failed with it
+                              told the host to: fail the parent; abort parent, img; release parent, text, img
+            Result: ended at +2.000 s: failed, replica_lost: companion c1 (role text) ran on replica 1 of stage 0, which was lost:
+                      dead.
+            """,  # noqa: E501
         ),
         (
-            [output("p", stage=2, at=11.0), tick(16.0)],
-            "+6.000 s  parent  a deadline came; the parent failed, deferred_deadline: the bundle was not complete "
-            "within deferred_s = 5 s of the parent's output; no output yet of text (c1), img (c2); "
-            "text, img failed with it; host: fail the parent with status 504; abort parent, text, img; "
-            "release parent, text, img",
-            "Ended at +6.000 s: failed, deferred_deadline: the bundle was not complete within deferred_s = 5 s of "
-            "the parent's output; no output yet of text (c1), img (c2).",
+            [output("p", stage=2, at=11.0), done("c1", at=12.0), tick(16.0)],
+            """
+            +6.000 s  parent  a deadline came
+                              the parent failed, deferred_deadline: the bundle was not complete within deferred_s = 5 s of the
+                                parent's output; no output yet of img (c2); img failed with it
+                              told the host to: fail the parent with status 504; abort parent, img; release parent, text, img
+            Result: ended at +6.000 s: failed, deferred_deadline: the bundle was not complete within deferred_s = 5 s of the
+                      parent's output; no output yet of img (c2); waited 5.000 s for text, img.
+            """,  # noqa: E501
         ),
         (
-            [output("p", at=11.0), done("c1", at=11.0), done("c2", at=11.0), reject("p", "no room", at=12.0)],
-            "+2.000 s  parent  could not be handed to the next stage; the parent failed, forward_rejected: "
-            "the bundle could not be handed to the next stage: no room; "
-            "host: fail the parent; abort parent; release parent, text, img",
-            "Ended at +2.000 s: failed, forward_rejected: the bundle could not be handed to the next stage: "
-            "no room; its bundle was forwarded at +1.000 s.",
+            [output("p", at=11.0), done("c1", at=11.0), done("c2", at=11.5), reject("p", "no room", at=12.0)],
+            """
+            +2.000 s  parent  could not be handed to the next stage
+                              the parent failed, forward_rejected: the bundle could not be handed to the next stage: no room
+                              told the host to: fail the parent; abort parent; release parent, text, img
+            Result: ended at +2.000 s: failed, forward_rejected: the bundle could not be handed to the next stage: no room;
+                      its bundle was forwarded at +1.500 s; waited 0.500 s for text, img.
+            """,  # noqa: E501
         ),
     ],
     ids=["companion failed", "parent failed", "finish reason", "abort", "replica lost", "deadline", "rejected"],
 )
-def test_how_a_request_failed(events, step, verdict):
-    lines = story("p", [*GUIDED, *events], deferred_s=5)
-    assert lines[-2:] == [step, verdict]
+def test_how_a_request_failed(events, told):
+    expected = dedent(told).strip().splitlines()
+    assert story("p", [*GUIDED, *events], deferred_s=5)[-len(expected) :] == expected
+
+
+def test_lines_are_not_longer_than_they_must_be():
+    roles = {f"role{n}": f"companion-{n}" for n in range(20)}
+    events = [register("p", roles), output("p"), *(start(name) for name in roles.values()), error("p", "x" * 200)]
+    lines = story("p", events, deferred_s=5)
+    assert [line.strip() for line in lines if len(line) > 120] == [f"{'x' * 200};", f"{'x' * 200};"]
+    assert all(len(line) <= 120 for line in story("p", events[:-1]))
+    asked = story("p" * 150, [register("p" * 150, {"r" * 150: "c"})])
+    assert [line.split()[0][:3] for line in asked if len(line) > 120] == ["par", "com", "rrr", "rrr"]
+
+
+def test_what_a_bundle_waited_for():
+    sealed = [register("p", at=1.0), output("p", at=2.0), join("p", "r", "c", at=3.0), done("c", at=4.0)]
+    said = story("c", [*sealed, seal("p", at=5.0), finish("p", at=6.0)])[-1]
+    assert said.endswith("; its bundle was forwarded at +4.000 s; waited 3.000 s for the sealing, r.")
+    at_once = [register("p", {"r": "c"}, streaming=True), output("p", segment=True), done("c", at=1.0)]
+    for more, waited in (([], True), ([output("p", at=2.0)], False)):
+        assert ("; waited 1.000 s for r." in story("p", [*at_once, *more, finish("p")])[-1]) is waited
 
 
 def test_late_events_come_after_the_end():
@@ -149,11 +198,11 @@ def test_late_events_come_after_the_end():
         "c1", [*GUIDED, error("p", at=11.0), start("c1", 2, at=12.0), error("c2", "late", at=13.0), abort("c1")]
     )
     assert lines[-4:] == [
-        "+2.000 s  text    started on replica 2 of stage 0; ignored (ended); host: abort text",
+        "+2.000 s  text    started on replica 2 of stage 0; ignored (ended); told the host to: abort text",
         "+3.000 s  img     reported a failure: late; ignored (ended)",
         "+3.000 s  client  aborted text; ignored (nothing_ended); "
-        "host: acknowledge the abort (text already_ended)",
-        "Ended at +1.000 s: failed, error: boom.",
+        "told the host to: acknowledge the abort (text already_ended)",
+        "Result: ended at +1.000 s: failed, error: boom.",
     ]
 
 
@@ -162,7 +211,7 @@ def test_late_events_come_after_the_end():
     [
         (
             [register("p", {"r": "c"}, at=1.0)],
-            "Open when the log ends (+0.000 s): the parent is registered since +0.000 s; waiting for its "
+            "Result: open when the log ends (+0.000 s): the parent is registered since +0.000 s; waiting for its "
             "own output; no output yet of r (c: not started, registered since +0.000 s).",
         ),
         (
@@ -175,24 +224,24 @@ def test_late_events_come_after_the_end():
                 output("p", at=5.0),
                 kv("other", at=9.0),
             ],
-            "Open when the log ends (+8.000 s): the parent is deferred since +4.000 s; "
+            "Result: open when the log ends (+8.000 s): the parent is deferred since +4.000 s; "
             "no output yet of r (c: running on replica 4 of stage 2, silent since +2.000 s).",
         ),
         (
             [register("p", at=1.0), join("p", "r", "c"), done("c"), start("p", 1), output("p", at=2.0)],
-            "Open when the log ends (+1.000 s): the parent is deferred since +1.000 s on replica 1 of stage 0; "
-            "the set of companions is not sealed.",
+            "Result: open when the log ends (+1.000 s): the parent is deferred since +1.000 s on replica 1 of "
+            "stage 0; the set of companions is not sealed.",
         ),
         (
             [register("p", at=1.0), seal("p"), output("p", at=2.0)],
-            "Open when the log ends (+1.000 s): forwarded since +1.000 s, waiting for the downstream "
+            "Result: open when the log ends (+1.000 s): forwarded since +1.000 s, waiting for the downstream "
             "stages to finish.",
         ),
     ],
     ids=["not started", "silent", "not sealed", "forwarded"],
 )
 def test_what_an_open_request_is_waiting_for(events, verdict):
-    assert story("p", events)[-1] == verdict
+    assert result(story("p", events)) == verdict
 
 
 def test_steps_of_registration():
@@ -208,13 +257,15 @@ def test_steps_of_registration():
             register("p", {"x": "y"}),
         ],
     )
-    assert [line.split("  ", 1)[1] for line in lines[2:-1]] == [
-        "parent  was registered, companions not named yet, streaming, limits deferred_s=2.5, "
-        "max_companions_per_parent=3",
+    assert lines[2:4] == [
+        "+0.000 s  parent  was registered, companions not named yet, streaming, limits deferred_s=2.5,",
+        "                    max_companions_per_parent=3",
+    ]
+    assert [line.split("  ", 1)[1].strip() for line in lines[4:11]] == [
         "r       was registered in role r",
         "other   was registered in role r; rejected (role_in_use)",
-        "parent  has its own output of stage 0 (a segment); deferred, waiting for r (c); "
-        "the set of companions is not sealed",
+        "parent  has its own output of stage 0 (a segment)",
+        "deferred, waiting for r (c); the set of companions is not sealed",
         "parent  has its set of companions sealed",
         "parent  has its set of companions sealed; ignored (already_sealed)",
         "parent  was registered with x; rejected (different_registration)",
@@ -227,7 +278,7 @@ def test_signs_of_life_that_follow_each_other_share_a_line():
     lines = story(
         "p", [register("p", {"r": "c"}, at=1.0), start("c", at=1.5), *beats, kv("c", at=8.0), beat("c", at=9.0)]
     )
-    assert lines[-4:-1] == [
+    assert lines[4:7] == [
         "+1.000 s  r       gave a sign of life (6 times, the last at +6.000 s)",
         "+7.000 s  r       has its KV cache ready (a sign of life, not an output)",
         "+8.000 s  r       gave a sign of life",
@@ -250,10 +301,10 @@ def test_every_life_of_the_group_is_told():
         "parent q, life 1: from 3.000 s of the host's clock",
         "parent p, life 2: from 5.000 s of the host's clock",
     ]
-    assert [line.split(":")[0] for line in lines if line.startswith(("Ended", "Open"))] == [
-        "Ended at +1.000 s",
-        "Ended at +1.000 s",
-        "Open when the log ends (+0.000 s)",
+    assert [line.split(":")[1] for line in lines if line.startswith("Result: ")] == [
+        " ended at +1.000 s",
+        " ended at +1.000 s",
+        " open when the log ends (+0.000 s)",
     ]
     assert lines.count("") == 2
     assert not any("life 1" in line and "p," in line for line in story("q", events))
@@ -266,8 +317,8 @@ class TestCutOff:
         lines = story("p", events, skip=skip)
         assert lines[0] == "parent p, life 1: from 10.500 s of the host's clock"
         assert "  (its registration is not in this log)" in lines
-        assert lines[-1] == (
-            "Open when the log ends (+3.500 s): the parent is deferred since +2.500 s; "
+        assert result(lines) == (
+            "Result: open when the log ends (+3.500 s): the parent is deferred since +2.500 s; "
             "no output yet of img (c2: running on replica 1 of stage 3, silent since +0.500 s); "
             "its registration is not in this log, so there may be more companions."
         )
@@ -292,30 +343,34 @@ class TestCutOff:
                     lines = story("c1", events, skip=skip, upto=upto, total_s=60)
                 except NotInAudit:
                     continue
-                assert lines[-1].startswith(("Ended", "Open", "It was", "Its registration"))
+                assert lines[-1].startswith(("Result: ", " " * 10))
 
     def test_in_the_middle_of_a_step(self):
         lines = story("p", [register("p", {"r": "c"}), error("c")], skip=5)
-        assert lines[-2] == (
-            "+0.000 s  parent  request failed; the parent failed, "
-            "companion_failed: companion c (role r) failed: boom; host: fail the parent; abort parent; "
-            "release parent, r"
-        )
+        assert lines[-4:-1] == [
+            "+0.000 s  parent  request failed",
+            "                  the parent failed, companion_failed: companion c (role r) failed: boom",
+            "                  told the host to: fail the parent; abort parent; release parent, r",
+        ]
 
     def test_without_a_group(self):
         assert story("x", [register("p", {}), start("x", 1), abort("x")]) == [
             "request x: from 0.000 s of the host's clock",
             "+0.000 s  x       started on replica 1 of stage 0; ignored (unknown)",
-            "+0.000 s  client  aborted x; ignored (nothing_ended); host: acknowledge the abort (x unknown)",
-            "It was not registered.",
+            "+0.000 s  client  aborted x; ignored (nothing_ended); told the host to: "
+            "acknowledge the abort (x unknown)",
+            "Result: it was not registered.",
         ]
-        assert story("x", [register("p", {}), start("x")], skip=2)[-1] == "Its registration is not in this log."
+        assert (
+            story("x", [register("p", {}), start("x")], skip=2)[-1]
+            == "Result: its registration is not in this log."
+        )
 
     def test_a_registration_that_was_rejected(self):
         lines = story("x", [register("p", {}), join("x", "r", "c")])
         assert lines[1:] == [
             "+0.000 s  c  was registered in role r; rejected (unknown_parent)",
-            "It was not registered.",
+            "Result: it was not registered.",
         ]
 
 
@@ -335,8 +390,10 @@ def test_an_audit_whose_host_calls_a_tracker_has_no_events_and_is_told_all_the_s
         " +0.000 s  neg     register companion",
         " +0.000 s  parent  defer parent; deferred, waiting for neg (c)",
         "+10.000 s  parent  pop expired parents; handed back (deferred_deadline) without neg (c)",
-        "+10.000 s  parent  cleanup parent; neg failed with it",
-        "Ended at +10.000 s: failed, deferred_deadline; it was handed back at +10.000 s without neg (c).",
+        "+10.000 s  parent  cleanup parent",
+        "                   neg failed with it",
+        "Result: ended at +10.000 s: failed, deferred_deadline; it was handed back at +10.000 s without neg (c);",
+        "          waited 10.000 s for neg.",
     ]
 
 
@@ -364,7 +421,7 @@ class TestUnknown:
         with pytest.raises(NotInAudit) as caught:
             story(asked, self.EVENTS)
         assert (caught.value.request_id, caught.value.close) == (asked, close)
-        assert str(caught.value).startswith(f"no request {asked} in this audit")
+        assert str(caught.value).startswith(f"no request '{asked}' in this audit")
         assert ("did you mean" in str(caught.value)) == bool(close)
 
 
@@ -385,7 +442,7 @@ class TestSources:
                 Registry(observers=[audit]).dispatch_many([*GUIDED, last])
         lines = explain(AuditFile(path), "p")
         assert len([line for line in lines if line.startswith("parent p, life 1")]) == 2
-        assert [line.split(" ")[0] for line in lines if line.startswith(("Ended", "Open"))] == ["Ended", "Open"]
+        assert [line.split(" ")[1] for line in lines if line.startswith("Result: ")] == ["ended", "open"]
 
 
 def test_every_request_of_the_sample_has_a_story():
@@ -395,5 +452,5 @@ def test_every_request_of_the_sample_has_a_story():
     assert len(ids) > 100
     for request_id in ids:
         lines = explain(memory.records, request_id)
-        assert lines[-1].startswith("Ended at +")
-        assert all("\n" not in line for line in lines)
+        assert result(lines).startswith("Result: ended at +")
+        assert all("\n" not in line and len(line) <= 120 for line in lines)

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 from collections import defaultdict
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from cfg_fsm import Limits, Registry, parse_event
 from cfg_fsm.audit.sinks import JsonlAudit
 from cfg_fsm.errors import BadLine
+from cfg_fsm.report import render
 from cfg_fsm.runner import ActionWriter, Run, run_trace
 
 DATA = Path(__file__).parent / "data"
@@ -318,8 +320,9 @@ class TestSummary:
             "aborted": 2,
             "live": 1,
         }
+        assert sum(one["count"] for one in summary.failures.values()) == summary.parents["failed"]
+        assert summary.aborts == {"count": 2, "example": "gone"}
         assert summary.failures == {
-            "aborted": {"count": 2, "example": "gone"},
             "companion_failed": {"count": 1, "example": "failed"},
             "replica_lost": {"count": 1, "example": "lost"},
         }
@@ -358,10 +361,8 @@ class TestSummary:
                 abort("q"),
             ]
         )
-        assert job.summary().failures == {
-            "aborted": {"count": 1, "example": "q"},
-            "companion_aborted": {"count": 1, "example": "p"},
-        }
+        assert job.summary().aborts == {"count": 1, "example": "q"}
+        assert job.summary().failures == {"companion_aborted": {"count": 1, "example": "p"}}
 
     def test_join_wait(self):
         events = [register("now", {}, at=0.0), output("now", at=0.0)]
@@ -381,6 +382,7 @@ class TestSummary:
             "p90_s": 9.0,
             "p99_s": 10.0,
             "max_s": 10.0,
+            "slowest": "p10",
         }
         assert not job._waiting
 
@@ -394,6 +396,7 @@ class TestSummary:
             "p90_s": None,
             "p99_s": None,
             "max_s": None,
+            "slowest": None,
         }
 
     def test_a_newer_output_does_not_begin_the_wait_anew(self):
@@ -428,11 +431,37 @@ class TestSummary:
         summary = job.summary()
         assert (summary.seconds, summary.events_per_second) == (3.0, 2.0)
 
+    @pytest.mark.parametrize(
+        ("took", "count", "text"),
+        [
+            (0.0034567, 1, "1 event, 1 clock tick played, in 3.46 ms: 289 events/s"),
+            (0.25, 2, "2 events, 0 clock ticks played, in 250 ms: 8.00 events/s"),
+            (0.0009, 1234, "1,234 events, 0 clock ticks played, in 0.900 ms: 1,370,000 events/s"),
+            (80.0, 2, "2 events, 0 clock ticks played, in 80.00 s: 0.0250 events/s"),
+            (0.0, 0, "0 events, 0 clock ticks played, in 0 ms: 0 events/s"),
+        ],
+    )
+    def test_the_speed_in_words(self, took, count, text):
+        times = iter([0.0, took])
+        job = Run(Registry(Limits(total_s=1)), clock=lambda: next(times))
+        job.feed([])
+        summary = replace(job.summary(), events=count, ticks=text.count("1 clock"))
+        rate = count / took if took else 0.0
+        assert render(replace(summary, events_per_second=rate), terminal=False).splitlines()[-1] == text
+
+    def test_a_dictionary_of_it_is_rounded_to_microseconds(self):
+        job, _ = run([register("p", {"r": "c"}), output("p", at=0.1), done("c", at=0.3), register("q", at=0.7)])
+        job.feed([(9, kv("x", at=1.0000001))])
+        data = job.summary().to_dict()
+        assert data["join_wait"]["max_s"] == 0.2 != job.summary().join_wait["max_s"]
+        assert [one["age_s"] for one in data["live"]["oldest"]] == [0.7, 0.3]
+        assert data["seconds"] == round(job.summary().seconds, 6)
+
     def test_it_is_plain_data(self):
         job, _ = run([*WAITS, kv("x"), register("p", {}), error("p")], deferred_s=3)
         data = job.summary().to_dict()
         assert json.loads(json.dumps(data)) == data
-        assert list(data)[:4] == ["parents", "failures", "ignored", "rejected"]
+        assert list(data)[:4] == ["parents", "failures", "aborts", "ignored"]
 
     def test_records_that_an_observer_failed_to_take_are_counted(self, caplog):
         def refuse(_):
@@ -481,7 +510,7 @@ class TestRunTrace:
         path = tmp_path / "trace"
         path.write_bytes(self.TRACE)
         actions = []
-        with pytest.raises(BadLine, match=r"trace:2: Invalid JSON"):
+        with pytest.raises(BadLine, match=r"trace:2: this is not JSON"):
             run_trace(path, on_action=actions.append)
         assert actions == []
 

@@ -1,6 +1,6 @@
 """The story of one request and its group, told from audit records.
 
-``explain`` takes records (of a file, or of ``MemoryAudit``) and writes one line per step, in time order. A log
+``explain`` takes records (of a file, or of ``MemoryAudit``) and tells them step by step, in time order. A log
 may be cut off at either end: what is not in it is not made up.
 """
 
@@ -14,24 +14,31 @@ from typing import Any, TypeAlias
 from cfg_fsm.audit import story
 from cfg_fsm.audit.lives import PARENT, Life, Logged, Member
 from cfg_fsm.errors import CfgFsmError
+from cfg_fsm.states import Trigger
+from cfg_fsm.traces import printable
 
 _Step: TypeAlias = list[Logged]
 
 _COMPARED = 50_000
 
 
+def _quoted(request_id: str) -> str:
+    return f"'{printable(request_id)}'"
+
+
 class NotInAudit(CfgFsmError, LookupError):
     """No record names the id. ``request_id`` is the id; ``close`` are ids of the log that resemble it."""
 
     def __init__(self, request_id: str, close: list[str]) -> None:
-        hint = f"; did you mean {' or '.join(close)}?" if close else ""
-        super().__init__(f"no request {request_id} in this audit{hint}")
+        hint = f"; did you mean {' or '.join(map(_quoted, close))}?" if close else ""
+        super().__init__(f"no request {_quoted(request_id)} in this audit{hint}")
         self.request_id, self.close = request_id, close
 
 
 def explain(records: Iterable[Logged], request_id: str) -> list[str]:
-    """The story of ``request_id``, a parent or a companion: for each life of its group a heading, a line for
-    each step, and a last line that says why it ended or what it is waiting for.
+    """The story of ``request_id``, a parent or a companion: for each life of its group a heading, its
+    steps, and last its result: why it ended or what it is waiting for. A step is one line; if that would be too
+    long, or if it failed the group, what happened, why, and what the host was told have a line each.
 
     ``records`` are read twice; an iterator is taken into memory for that, an ``AuditFile`` is not. Raises
     ``NotInAudit``.
@@ -145,13 +152,19 @@ class _Teller:
             fact = story.fact(life, {**body, "error": ""})  # the consequences tell the error
         else:
             fact = story.fact(life, body)
-        life.tell(first.at, who, "; ".join([fact, *story.consequences(life, records)]), sign=not records)
+        why, told_host = story.consequences(life, records)
+        parts = [part for part in (fact, "; ".join(why), told_host) if part]
+        decisive = any(
+            record.trigger == "fail_parent" or (record.trigger == Trigger.FAIL and record.machine == PARENT)
+            for record in records
+        )
+        life.tell(first.at, who, parts, sign=not records, decisive=decisive)
 
     def lines(self) -> list[str]:
         """Everything that was told, the lives with an empty line between them."""
         lines: list[str] = []
         for life in self._told:
-            lines += [""] * bool(lines) + story.lines(life, self._now)
+            lines += [""] * bool(lines) + story.lines(life, self._now, self._asked)
         return lines
 
 

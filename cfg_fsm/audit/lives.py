@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from cfg_fsm import tables
 from cfg_fsm.audit.reading import AuditLine
@@ -41,6 +41,17 @@ class Member:
     """Superseded ids that had its role."""
 
 
+class Told(NamedTuple):
+    """A step in words."""
+
+    when: str
+    who: str
+    parts: list[str]
+    """What happened, why things went as they did, what the host was told: those that there are."""
+    decisive: bool
+    """Whether it failed the group."""
+
+
 @dataclass(slots=True, eq=False)
 class Life:
     """One life of a group, as far as it was read."""
@@ -57,6 +68,8 @@ class Life:
     sealed: bool | None = None
     companions: dict[str, Member] = field(default_factory=dict)
     """By role."""
+    waited: str = ""
+    """How long the parent's output waited, and for what, in its latest wait that is over."""
     forwarded: float | None = None
     lacked: str = ""
     """What the bundle lacked at the last forward."""
@@ -64,8 +77,10 @@ class Life:
     """Why the parent's output was taken back then without a complete bundle; ``None``: it was complete."""
     failure: str | None = None
     end: float | None = None
-    told: list[tuple[str, str, str]] = field(default_factory=list)
-    """When, who, what: a line for each step."""
+    told: list[Told] = field(default_factory=list)
+    """A step each."""
+    _wait: tuple[float, list[str]] | None = None
+    """Since when the parent's output is waiting, and for what."""
     _sign: tuple[str, str] | None = None
     """Who said what in the last line, if that was a sign of life; and how often."""
     _count: int = 0
@@ -97,11 +112,18 @@ class Life:
         one = self._member(record)
         if record.dest != one.state:
             one.since = record.at
+        if (
+            self._wait is not None
+            and record.kind == "created"
+            and (role := printable(record.role or "?")) not in self._wait[1]
+        ):
+            self._wait[1].append(role)
         one.state, one.heard = record.dest, record.at
         if record.trigger == Trigger.START and body.get("replica_id") is not None:
             one.where = f" on replica {body['replica_id']} of stage {body.get('stage_id', 0)}"
         if record.machine != PARENT:
             return
+        self._note_wait(record)
         if record.trigger == Trigger.FORWARD:
             self.forwarded, self.lacked, self.handed_back = record.at, self.awaited(), record.reason
         elif record.trigger == Trigger.FAIL:
@@ -110,6 +132,19 @@ class Life:
                 self.failure = "aborted by the client" if record.event in _BY_CLIENT else "cleaned up unfinished"
         elif record.dest == tables.FINAL[tables.PARENT]:
             self.end = record.at
+
+    def _note_wait(self, record: Logged) -> None:
+        """The parent's output begins to wait, or does not wait any more."""
+        if record.trigger == Trigger.DEFER and self._wait is None:
+            awaited = [printable(role) for role, _ in self.missing()]
+            self._wait = record.at, awaited + ["the sealing"] * (self.sealed is False)
+        elif record.trigger in (Trigger.FORWARD, Trigger.FAIL):
+            since, awaited = self._wait or (0.0, [])
+            if awaited:
+                self.waited = f"waited {record.at - since:.3f} s for {', '.join(awaited)}"
+            elif record.trigger == Trigger.FORWARD:
+                self.waited = ""
+            self._wait = None
 
     def _member(self, record: Logged) -> Member:
         if record.machine == PARENT:
@@ -121,15 +156,16 @@ class Life:
             known = self.companions[role] = Member(request_id, before=before)
         return known
 
-    def tell(self, at: float, who: str, what: str, *, sign: bool = False) -> None:
-        """Add a line. Signs of life of one request that follow each other share one."""
+    def tell(self, at: float, who: str, parts: list[str], *, sign: bool = False, decisive: bool = False) -> None:
+        """Add a step. Signs of life of one request that follow each other share one."""
+        what = parts[0]
         if sign and self._sign == (who, what):
             self._count += 1
-            when, _, _ = self.told.pop()
-            self.told.append((when, who, f"{what} ({self._count} times, the last at {self.after(at)})"))
+            again = f"{what} ({self._count} times, the last at {self.after(at)})"
+            self.told[-1] = self.told[-1]._replace(parts=[again])
             return
         self._sign, self._count = ((who, what), 1) if sign else (None, 0)
-        self.told.append((self.after(at), who, what))
+        self.told.append(Told(self.after(at), who, parts, decisive))
 
     # -- words --------------------------------------------------------------------------------------------
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import Any, NamedTuple
 
 from cfg_fsm.errors import BadLine
-from cfg_fsm.traces import LineSource
+from cfg_fsm.traces import LineSource, not_json
 
 ZEROS = "0" * 64
 """``prev`` of the first line of a log."""
 
 _TAIL = re.compile(rb'^(.*,"prev":"([0-9a-f]{64})"),"hash":"([0-9a-f]{64})"\}$', re.DOTALL)
+_BEGIN = b'{"seq":'
 _BLOCK = 1 << 16
 
 
@@ -59,19 +60,32 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
-def read_audit(path: str | os.PathLike[str]) -> Iterator[AuditLine]:
+class BrokenChain(BadLine):
+    """A line of an audit log was changed, is cut off, or does not follow from the line before it."""
+
+
+def read_audit(
+    path: str | os.PathLike[str], *, on_broken: Callable[[BrokenChain], object] | None = None
+) -> Iterator[AuditLine]:
     """The records of a log: a plain or gzip file, or ``-`` for standard input.
 
-    Raises ``BadLine`` for a line that is not a record, ``OSError`` if the file cannot be read. The chain is not
-    checked: see ``verify``.
+    Raises ``BadLine`` for a line that is not a record, ``OSError`` if the file cannot be read. ``on_broken``: is
+    given the first break of the chain, before its record. Without it the chain is not checked: see ``verify``.
     """
     with LineSource(path) as source:
+        prev = ZEROS
         for number, line in source:
             try:
                 record = _parse(line)
             except ValueError as error:
                 torn = " (the file ends in the middle of this line)" if source.torn else ""
                 raise BadLine(source.name, number, f"{error}{torn}") from error
+            if on_broken is not None:
+                try:
+                    prev = _follow(source, number, line, prev)
+                except BrokenChain as error:
+                    on_broken(error)
+                    on_broken = None
             yield record
 
 
@@ -91,7 +105,7 @@ def _parse(line: bytes) -> AuditLine:
     except UnicodeDecodeError as error:
         raise ValueError("not UTF-8 text") from error
     except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON: {error.msg.removesuffix(' at')} at column {error.colno}") from error
+        raise ValueError(not_json(f"{error.msg.removesuffix(' at')} at column {error.colno}")) from error
     if not isinstance(data, dict):
         raise ValueError("not an audit record: a JSON object is expected")
     if data.keys() != _KEYS:
@@ -113,20 +127,28 @@ def _parse(line: bytes) -> AuditLine:
 def verify(path: str | os.PathLike[str]) -> int:
     """Check the chain of a log (plain, gzip or ``-``) and return how many lines it has.
 
-    Raises ``BadLine`` at the first line that was changed, or does not follow from the line before it. Lines
-    cut off at the end of the log leave no trace in the rest.
+    Raises ``BrokenChain`` at the first line that was changed, or does not follow from the line before it, and
+    ``BadLine`` if the file is no audit log at all. Lines cut off at the end of the log leave no trace in the rest.
     """
     prev = ZEROS
     number = 0
     with LineSource(path) as source:
         for number, line in source:
-            try:
-                prev = _check(line, prev)
-            except ValueError as error:
-                raise BadLine(source.name, number, str(error)) from error
-        if source.torn:
-            raise BadLine(source.name, number, "the last line has no line end: the file is cut off")
+            if number == 1 and not line.startswith(_BEGIN):
+                raise BadLine(source.name, 1, "not an audit record")
+            prev = _follow(source, number, line, prev)
     return number
+
+
+def _follow(source: LineSource, number: int, line: bytes, prev: str) -> str:
+    """The hash of a line of ``source``, which must follow the line with hash ``prev``."""
+    try:
+        found = _check(line, prev)
+        if source.torn:
+            raise ValueError("the last line has no line end: the file is cut off")
+    except ValueError as error:
+        raise BrokenChain(source.name, number, str(error)) from error
+    return found
 
 
 def _check(line: bytes, prev: str | None) -> str:
@@ -136,7 +158,8 @@ def _check(line: bytes, prev: str | None) -> str:
         raise ValueError('not a whole audit line: it does not end in ,"prev":"...","hash":"..."}')
     body, its_prev, its_hash = parts[1], parts[2].decode(), parts[3].decode()
     if prev is not None and its_prev != prev:
-        raise ValueError("the chain is broken: prev is not the hash of the line before")
+        before = "the line before" if prev != ZEROS else "nothing, as in the first line of a log"
+        raise ValueError(f"the chain is broken: prev is not the hash of {before}")
     if sha256(body).hexdigest() != its_hash:
         raise ValueError("the chain is broken: hash does not match the text of the line")
     return its_hash

@@ -21,6 +21,8 @@ from cfg_fsm.audit.record import AuditRecord
 from cfg_fsm.errors import CfgFsmError
 
 _BUFFER = 1 << 16
+_LAST = 253_402_300_799.0
+"""The last second that a date can tell: the host's clock may be beyond it."""
 
 
 class MemoryAudit:
@@ -67,7 +69,9 @@ class JsonlAudit:
 
     ``target``: a path, or a binary or text stream, which is not closed. A path is appended to: the chain goes on
     from the last line there, and ``BadLine`` is raised if that line is torn or was changed, so that nothing is
-    written behind it. ``append=False`` starts the file anew. ``clock``: seconds since the epoch, for ``ts``.
+    written behind it. ``append=False`` starts the file anew. ``clock``: seconds since the epoch, for ``ts``;
+    ``None``: the ``at`` of the record, as if the host's clock began in 1970, so that the same events give the
+    same bytes.
 
     Raises ``OSError`` if the file cannot be opened, written (the record is then not in the file, the chain goes
     on without it, and its missing ``seq`` shows) or closed. Lines are buffered until ``flush`` or ``close``.
@@ -78,7 +82,7 @@ class JsonlAudit:
         target: str | os.PathLike[str] | IO[Any],
         *,
         append: bool = True,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = time.time,
     ) -> None:
         self._clock = clock
         self._second = -1
@@ -114,7 +118,7 @@ class JsonlAudit:
             {
                 "seq": record.seq,
                 "at": record.at,
-                "ts": self._timestamp(),
+                "ts": self._timestamp(record.at if self._clock is None else self._clock()),
                 "kind": record.kind,
                 "machine": record.machine,
                 "request_id": record.request_id,
@@ -134,13 +138,12 @@ class JsonlAudit:
         self._write(b'%b,"hash":"%b"}\n' % (body, digest.encode()))
         self._prev = digest  # only now: a line that could not be written is not in the chain
 
-    def _timestamp(self) -> str:
-        now = self._clock()
-        second = int(now)
+    def _timestamp(self, now: float) -> str:
+        second, micros = divmod(round(min(now, _LAST) * 1_000_000), 1_000_000)
         if second != self._second:
             self._second = second
             self._prefix = datetime.fromtimestamp(second, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
-        return f"{self._prefix}.{int((now - second) * 1_000_000):06d}Z"
+        return f"{self._prefix}.{micros:06d}Z"
 
     def flush(self) -> None:
         """Hand what was written to the operating system. Raises ``OSError``."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from cfg_fsm import tables
 from cfg_fsm.audit.lives import SIGNS_OF_LIFE, Life, Logged, Member
 from cfg_fsm.states import CompanionState, FailureReason, ParentState, Trigger
 from cfg_fsm.traces import printable
+
+_WIDTH = 120
+"""Lines are broken so that they are not longer, where that is possible."""
+_LEAST = 40
+"""What is left for words after names that are very long."""
 
 # -- a step ---------------------------------------------------------------------------------------------------
 
@@ -33,7 +38,8 @@ def fact(life: Life, body: dict[str, Any]) -> str:
         case "companion_output_ready":
             if body["finish_reason"] in tables.FAILED_FINISH:
                 return f"ended with finish reason {body['finish_reason']}"
-            return f"has its output (finish reason {body['finish_reason']})"
+            plain = body["finish_reason"] == "stop"
+            return "has its output" + ("" if plain else f" (finish reason {body['finish_reason']})")
         case "request_failed":
             return "reported a failure" + (error and f": {error}")
         case "requests_aborted":
@@ -63,9 +69,15 @@ def _registration(body: dict[str, Any]) -> str:
     return what
 
 
-def consequences(life: Life, records: Iterable[Logged]) -> Iterator[str]:
-    """What came of it: refusals, moves, and what the host was told. ``life`` has learned the ``records``."""
-    orders: list[str] = []
+def consequences(life: Life, records: list[Logged]) -> tuple[list[str], str]:
+    """What came of it: refusals and moves; and what the host was told. ``life`` has learned the ``records``."""
+    orders = [
+        order for record in records if record.kind == "action" and (order := _order(life, record.event)) != ""
+    ]
+    return list(_moves(life, records)), f"told the host to: {'; '.join(orders)}" if orders else ""
+
+
+def _moves(life: Life, records: list[Logged]) -> Iterator[str]:
     ended: list[str] = []
     for record in records:
         if record.kind in ("ignored", "rejected"):
@@ -83,15 +95,10 @@ def consequences(life: Life, records: Iterable[Logged]) -> Iterator[str]:
                 yield f"{printable(record.request_id or '')} is superseded"
             elif record.trigger == Trigger.FAIL and record.reason == FailureReason.PARENT_ENDED:
                 ended.append(life.name(record.request_id))
-        elif record.kind == "action":
-            if record.trigger == "fail_parent":
-                yield f"the parent {life.failure}"
-            if order := _order(life, record.event):
-                orders.append(order)
+        elif record.trigger == "fail_parent":
+            yield f"the parent {life.failure}"
     if ended:
         yield f"{', '.join(ended)} failed with it"
-    if orders:
-        yield "host: " + "; ".join(orders)
 
 
 def _without(life: Life) -> str:
@@ -120,35 +127,66 @@ def _order(life: Life, action: dict[str, Any]) -> str:
 # -- a life ---------------------------------------------------------------------------------------------------
 
 
-def lines(life: Life, now: float) -> list[str]:
-    """A heading, the steps, and why it ended or what it is waiting for; ``now``: when the log ends."""
+def lines(life: Life, now: float, asked: str) -> list[str]:
+    """A heading, the steps, and why it ended or what it is waiting for. ``now``: when the log ends; ``asked``: the
+    id that was asked for, which is marked if it is a companion's."""
     number = "" if life.number is None else f", life {life.number}"
     began = f", logged {life.began}" if life.began else ""
     what = "request" if life.number is None else "parent"
     start = f"from {life.start:.3f} s of the host's clock"
     found = [f"{what} {printable(life.parent.request_id)}{number}: {start}{began}"]
     for role, one in life.companions.items():
-        before = f", before it {', '.join(map(printable, one.before))}" if one.before else ""
-        found.append(f"  companion {printable(role)} = {printable(one.request_id)}{before}")
+        before = f", before it {', '.join(_marked(name, asked) for name in one.before)}" if one.before else ""
+        found.append(f"  companion {printable(role)} = {_marked(one.request_id, asked)}{before}")
     if life.number is not None and not life.whole:
         found.append("  (its registration is not in this log)")
-    wide = max(len(when) for when, _, _ in life.told)
-    broad = max(len(who) for _, who, _ in life.told)
-    found += [f"{when:>{wide}}  {who:<{broad}}  {what}" for when, who, what in life.told]
-    return [*found, _verdict(life, now)]
+    wide = max(len(told.when) for told in life.told)
+    broad = max(len(told.who) for told in life.told)
+    for told in life.told:
+        head = f"{told.when:>{wide}}  {told.who:<{broad}}  "
+        line = head + "; ".join(told.parts)
+        if len(line) <= _WIDTH and not told.decisive:
+            found.append(line)
+            continue
+        for part in told.parts:
+            found += _wrapped(head, part)
+            head = " " * len(head)
+    return [*found, *_wrapped("Result: ", _verdict(life, now))]
+
+
+def _marked(request_id: str, asked: str) -> str:
+    return printable(request_id) + (" (the one asked for)" if request_id == asked else "")
+
+
+def _wrapped(head: str, text: str) -> list[str]:
+    """The text after ``head``, in lines that are no longer than they must be: broken after a semicolon if that is
+    enough, else between words."""
+    indent = " " * (len(head) + 2)
+    room = max(_WIDTH, len(indent) + _LEAST)
+    lines, gap = [head], ""
+    for clause in text.replace("; ", ";\n").split("\n"):
+        fits = len(indent) + len(clause) <= room
+        for words in [clause] if fits else clause.split(" "):
+            if gap and len(lines[-1]) + 1 + len(words) > room:
+                lines.append(indent)
+                gap = ""
+            lines[-1] += gap + words
+            gap = " "
+    return lines
 
 
 def _verdict(life: Life, now: float) -> str:
     if life.number is None:
-        return "It was not registered." if life.whole else "Its registration is not in this log."
+        return "it was not registered." if life.whole else "its registration is not in this log."
     if life.end is None:
-        return f"Open when the log ends ({life.after(now)}): {'; '.join(_waits(life))}."
+        return f"open when the log ends ({life.after(now)}): {'; '.join(_waits(life))}."
     handed = ""
     if life.forwarded is not None:
         how = "its bundle was forwarded" if life.handed_back is None else "it was handed back"
         handed = f"; {how} at {life.after(life.forwarded)}{_without(life)}"
+    waited = f"; {life.waited}" if life.waited else ""
     why = (life.failure or "finished").rstrip(".")
-    return f"Ended at {life.after(life.end)}: {why}{handed}."
+    return f"ended at {life.after(life.end)}: {why}{handed}{waited}."
 
 
 def _waits(life: Life) -> list[str]:
