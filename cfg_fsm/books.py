@@ -23,8 +23,8 @@ class Books:
     """What a registry knows. ``journal``: ``None`` if nobody observes."""
 
     __slots__ = (
-        "deadlines", "dropped", "events", "failed", "finished", "forwarded", "ignored", "journal", "limits", "now", "parents",
-        "registered", "rejected", "requests", "timed", "tombstones",
+        "deadlines", "dropped", "events", "failed", "finished", "forwarded", "ignored", "journal", "limits", "now",
+        "parents", "registered", "rejected", "requests", "timed", "tombstones",
     )  # fmt: skip
 
     def __init__(self, limits: Limits, journal: Journal | None) -> None:
@@ -39,7 +39,7 @@ class Books:
         self.deadlines: Deadlines[Group] = Deadlines()
         self.tombstones = Tombstones(limits.tombstones, limits.tombstone_s)
         self.dropped: list[object] = []
-        """What the step has let go of: kept until it is complete, for a payload may have a finalizer of the host's."""
+        """What the step let go of: kept until it is complete, for a payload may have a finalizer of the host's."""
         self.events = 0
         self.registered = 0
         """Parents so far; the last one's number is its group's ``seq``."""

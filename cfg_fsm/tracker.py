@@ -109,7 +109,7 @@ class CfgCompanionTracker:
         self._tombstones = Tombstones(limits.tombstones, limits.tombstone_s)
         self._opened = 0
         self._dropped: list[object] = []
-        """What a call has let go of: kept until it is audited, for a payload may have a finalizer of the host's."""
+        """What a call let go of: kept until it is audited, for a payload may have a finalizer of the host's."""
         self._finished = 0
         self._failed: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
