@@ -220,15 +220,18 @@ class Journal:
 
     def deliver(self) -> None:
         """The step is complete: hand out its records."""
-        records, self._pending = self._pending, []
-        self._delivering = True
+        records = self._pending
+        if not records:
+            return
+        self._delivering = True  # until it is done nothing is added: see ``begin``
         try:
             for observer in self._observers:
                 for record in records:
                     try:
                         observer(record)
-                    except Exception:
+                    except Exception:  # noqa: BLE001 - whatever it raises must not stall the scheduler
                         self.errors += 1
                         _LOGGER.exception("audit observer %r failed on record %d", observer, record.seq)
         finally:
+            records.clear()
             self._delivering = False
