@@ -20,6 +20,7 @@ from cfg_fsm.cli_files import Files
 from cfg_fsm.cli_run import execute, parse_limits
 from cfg_fsm.console import EXIT_CODES, OK, lost_stdout, naming, user_errors
 from cfg_fsm.events import Limits
+from cfg_fsm.explore import cli as explorer
 from cfg_fsm.traces import STDIN, LineSource, printable
 
 _SAMPLE = "omni-small.events.jsonl"
@@ -252,3 +253,6 @@ def diagram(
 
 app.command(epilog=EXIT_CODES, short_help="Tell the story of one request from an audit.")(explain)
 app.command(epilog=EXIT_CODES, short_help="Check the chain of hashes of an audit.")(verify)
+app.command(epilog=explorer.EXIT_CODES, short_help="Drive the engine through every order of events.")(
+    explorer.explore
+)

@@ -27,7 +27,7 @@ RANKS = [
 RANK = {name: rank for rank, names in enumerate(RANKS) for name in names}
 
 #: They need a clock, or threads, for their work: they are the host, or speak for it where it says nothing.
-HAVE_A_CLOCK = {"audit.sinks", "cli_run", "runner", "driver", "tracker"}
+HAVE_A_CLOCK = {"audit.sinks", "cli_run", "explore.cli", "runner", "driver", "tracker"}
 
 
 def name_of(path):

@@ -29,7 +29,7 @@ from helpers import (
 from hypothesis import event as note
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from model import PROPERTIES, watched
+from model import PROPERTIES, take_picture, watched
 
 from cfg_fsm import FailureReason, Limits, Registry, ReleaseRequests, parse_event
 
@@ -337,6 +337,20 @@ def test_the_events_in_the_audit_are_enough_to_live_it_all_again(seed, limits):
     plain = [record for record in records if record.kind in ("created", "transition", "ignored", "rejected")]
     assert plain == [record for record in again if record.kind in ("created", "transition", "ignored", "rejected")]
     assert replay.counters() == registry.counters()
+
+
+@settings(max_examples=60)
+@given(SEEDS, LIMITS)
+def test_a_copy_lives_as_the_original_would_and_leaves_it_alone(seed, limits):
+    registry, choose = Registry(limits=limits), random.Random(seed).choice
+    wander(choose, 40, registry, registry.dispatch)
+    before = take_picture(registry)
+    other, answers = registry.copy(), []
+    assert take_picture(other).views == before.views
+    events = wander(choose, 40, other, lambda event: answers.append(other.dispatch(event).to_dict()))
+    assert take_picture(registry) == before
+    assert [answer.to_dict() for answer in registry.dispatch_many(events)] == answers
+    assert registry.counters() == other.counters()
 
 
 @settings(max_examples=60)

@@ -388,6 +388,39 @@ def test_a_failure_is_told_under_the_name_of_the_parent(host):
     }
 
 
+@pytest.mark.parametrize(
+    ("before", "event", "sentence"),
+    [
+        ([], error("p", "oom"), "oom"),
+        ([], error("a", "oom"), "companion a (role neg) failed: oom"),
+        ([], done("a", finish="error"), "companion a (role neg) ended with finish reason error"),
+        ([], done("b", finish="abort"), "companion b (role img) ended with finish reason abort"),
+        ([], abort("b"), "companion b (role img) was aborted before its output came"),
+        ([start("p", 1, stage=2)], lose(1, stage=2), "replica 1 of stage 2 was lost"),
+        (
+            [start("b", 1)],
+            lose(1, error="no power"),
+            "companion b (role img) ran on replica 1 of stage 0, which was lost: no power",
+        ),
+        (
+            [done("a"), done("b"), output("p")],
+            reject("p", "queue full"),
+            "the bundle could not be handed to the next stage: queue full",
+        ),
+        (
+            [done("a")],
+            tick(9.5),
+            "the request did not end within total_s = 9.5 s of its registration; no output yet of img (b)",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_failure_is_told_in_a_sentence_that_names_its_cause(before, event, sentence):
+    host = Host(total_s=9.5)
+    host.send(register("p", TWO), *before)
+    assert next(action.error for action in host.send(event).actions if action.type == "fail_parent") == sentence
+
+
 def test_a_failure_of_the_parent_names_no_companion(host):
     host.send(register("p", TWO))
     (fail, *_) = host.send(error("p", "out of memory", error_type="OOM", status_code=507)).actions
@@ -1797,10 +1830,11 @@ def test_events_may_be_any_iterable_and_each_has_its_answer():
     assert [answer.disposition for answer in answers] == ["accepted", "ignored", "accepted"]
 
 
-def test_a_copy_of_a_registry_goes_its_own_way():
+@pytest.mark.parametrize("make", [Registry.copy, copy.deepcopy], ids=["copy", "deepcopy"])
+def test_a_copy_of_a_registry_goes_its_own_way(make):
     registry = Registry(Limits(total_s=10, start_s=5))
     registry.dispatch_many([register("p", TWO), register("q", {}), abort("q"), start("p", 0), done("a", "A")])
-    other = copy.deepcopy(registry)
+    other = make(registry)
     assert other.requests() == registry.requests()
     assert other.counters() == registry.counters()
     assert told(other.dispatch(error("p"))) == ["fail p: error", "abort b", "release p a b"]
@@ -1808,6 +1842,27 @@ def test_a_copy_of_a_registry_goes_its_own_way():
     assert registry.next_deadline() == 5.0
     assert told(other.dispatch(start("q"))) == told(registry.dispatch(start("q"))) == ["abort q"]
     assert told(registry.dispatch_many([output("p"), done("b", "B")])[-1]) == ["forward p"]
+
+
+def test_a_copy_shares_the_payloads_and_nothing_else():
+    registry, own, first = Registry(), Payload("P"), Payload("A")
+    registry.dispatch_many([register("p", TWO), output("p", own, context=own), done("a", first)])
+    (forward,) = registry.copy().dispatch(done("b")).actions
+    assert forward.engine_outputs is forward.context is own
+    assert forward.companion_outputs[0] is first
+    assert registry.requests()[0].missing == {"img": "b"}
+
+
+def test_a_copy_has_no_observers(host):
+    host.send(register("p", {}))
+    seen = len(host.records)
+    host.registry.copy().dispatch(output("p"))
+    assert len(host.records) == seen
+
+
+def test_a_registry_is_printed_as_what_is_live_in_it(host):
+    host.send(register("p", TWO), register("q", {}))
+    assert repr(host.registry) == "<Registry: 2 live parents, 2 companions>"
 
 
 # ---------------------------------------------------------------------------

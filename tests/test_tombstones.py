@@ -10,9 +10,14 @@ from cfg_fsm.tombstones import Tombstone, Tombstones
 
 def bury(stones, *ids, at=0.0, life=1, unheard=()):
     """Remember the end of a group, whose ids were live until now; its first id is the parent's."""
-    stone = Tombstone(ids[0], life, at, frozenset(unheard) or None)
     for request_id in ids:
         stones.forget(request_id)
+    return end(stones, *ids, at=at, life=life, unheard=unheard)
+
+
+def end(stones, *ids, at=0.0, life=1, unheard=()):
+    """Remember the end of a group of ids none of which is remembered."""
+    stone = Tombstone(ids[0], life, at, frozenset(unheard) or None)
     stones.add(ids, stone)
     return stone
 
@@ -176,6 +181,59 @@ def test_an_id_that_is_forgotten_cannot_report():
     assert [stones.may_report(request_id) for request_id in "pa"] == [False, True]
     stones.expire(60.0)
     assert not stones.may_report("a")
+
+
+def test_a_copy_remembers_the_same_and_forgets_on_its_own():
+    stones = Tombstones(10, 60.0)
+    bury(stones, "p", "a", at=5.0, life=3, unheard=["a"])
+    stones.forget("p", as_companion=True)
+    end(stones, "q", "p", at=6.0, life=1)
+    twin = stones.copy()
+    assert list(twin.by_id) == list(stones.by_id)
+    assert [twin.last_life(request_id) for request_id in "paqx"] == [3, 3, 1, 0]
+    assert twin.expire_at == stones.expire_at == 65.0
+    assert twin.may_report("a")
+    twin.get("a").heard("a")
+    assert (twin.may_report("a"), stones.may_report("a")) == (False, True)
+    twin.expire(65.0)
+    assert remembered(twin, *"paq") == ["p", "q"]
+    assert remembered(stones, *"paq") == ["p", "a", "q"]
+
+
+def test_a_copy_has_the_same_bounds():
+    twin = Tombstones(2, 60.0).copy()
+    for request_id in "pqr":
+        bury(twin, request_id)
+    assert remembered(twin, *"pqr") == ["q", "r"]
+    twin.expire(60.0)
+    assert len(twin) == 0
+
+
+def test_a_parent_that_becomes_a_companion_keeps_the_number_of_its_lives_as_long_as_it_is_remembered():
+    stones = Tombstones(10, 60.0)
+    bury(stones, "p", at=0.0, life=7)
+    stones.forget("p", as_companion=True)
+    end(stones, "q", "p", at=50.0, life=1)
+    assert stones.last_life("p") == 7
+    stones.forget("p", as_companion=True)
+    end(stones, "r", "p", at=60.0, life=9)
+    assert stones.last_life("p") == 9
+    stones.expire(120.0)
+    assert stones.last_life("p") == 0
+    assert stones._parent_lives == {}
+
+
+def test_what_is_kept_of_former_parents_goes_with_what_is_pushed_out():
+    stones = Tombstones(2, None)
+    bury(stones, "p", life=7)
+    stones.forget("p", as_companion=True)
+    end(stones, "q", "p")
+    assert stones._parent_lives == {"p": 7}
+    bury(stones, "r", "s")
+    assert stones._parent_lives == {}
+    bury(stones, "p", life=8)
+    stones.forget("p")
+    assert stones._parent_lives == {}
 
 
 class Naive:

@@ -229,7 +229,7 @@ class Journal:
                 for record in records:
                     try:
                         observer(record)
-                    except Exception:  # noqa: BLE001 - whatever it raises must not stall the scheduler
+                    except Exception:
                         self.errors += 1
                         _LOGGER.exception("audit observer %r failed on record %d", observer, record.seq)
         finally:

@@ -52,7 +52,7 @@ def tell(scenario: Scenario, violation: Violation) -> list[Told]:
 
 def short(signal: Signal, event: Any) -> str:
     """An event on one line: its type, whom it names, and what sets it apart."""
-    kind, *rest = (str(part) for part in signal)
+    kind = signal[0]
     if kind in ("tick", "pass"):
         return f"{event.type} at {event.at:g}" if kind == "tick" else f"(a second passes: it is {event.at:g})"
     fields = event.model_dump(exclude_none=True, exclude_defaults=True)

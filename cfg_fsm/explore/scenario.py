@@ -107,6 +107,10 @@ class Scenario:
             f"{'' if self.faults.together is None else f' (at most {self.faults.together} in all)'}"
         )
 
+    def lean(self) -> Scenario:
+        """The same without what multiplies the states and seldom shows anything."""
+        return replace(self, rebind=False, heartbeats=False, finish_reasons=("stop", "error"))
+
     def with_limits(self, limits: Limits = SHORT_LIMITS, passes: int = 2) -> Scenario:
         """The same with time in it."""
         return replace(self, limits=limits, passes=passes)

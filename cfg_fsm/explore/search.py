@@ -18,7 +18,7 @@ from cfg_fsm.explore.engine import BrokenStep, Edge, EngineGraph
 from cfg_fsm.explore.environment import GroupState, Scheduler, Signal, unborn
 from cfg_fsm.explore.scenario import COUNTED, Scenario
 
-_EVERY = 2048
+_EVERY = 64
 """Nodes between two looks at the clock."""
 
 
@@ -137,6 +137,8 @@ class Search:
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
         self.engine = EngineGraph(scenario)
+        self.result = Result(scenario, coverage=self.engine.coverage)
+        """What was found so far; complete when ``run`` has returned."""
         self._groups, self._budgets = _Groups(scenario), _Budgets(scenario)
         self._joint: dict[tuple[int, int], int] = {}
         self._parts: dict[object, int] = {}
@@ -155,7 +157,7 @@ class Search:
     ) -> Result:
         """Explore. It ends when everything was seen, at the first violation, or at a bound; ``max_seconds`` and
         the time in the result need a ``clock``."""
-        result = Result(self.scenario, coverage=self.engine.coverage)
+        result = self.result
         began = clock() if clock is not None else 0.0
         try:
             self._explore(result, max_states, max_seconds, clock, began, on_progress)

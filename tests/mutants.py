@@ -1,0 +1,515 @@
+"""Engines that are broken on purpose, one for each way in which a join goes wrong.
+
+Each is the real engine with one thing changed, for as long as its patches are in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from itertools import count, islice
+from unittest import mock
+
+import cfg_fsm.registry as registry_module
+from cfg_fsm import Limits, actions, books, group, handlers, tables
+from cfg_fsm import events as ev
+from cfg_fsm.deadlines import Deadlines
+from cfg_fsm.explore.scenario import Faults, Scenario
+from cfg_fsm.states import FailureReason, IgnoredReason
+from cfg_fsm.tombstones import Tombstones
+
+#: Two companions, announced, one forward: enough for most.
+PLAIN = Scenario(
+    companions=2, announced=(True,), streaming=(False,), rebind=False, heartbeats=False, finish_reasons=("stop",)
+)
+ONE = replace(PLAIN, companions=1)
+DOUBLED = replace(PLAIN, faults=Faults(duplicated=1))
+LATE = replace(ONE, faults=Faults(late=True))
+STRANGE = replace(ONE, faults=Faults(strange=True))
+TIMED = replace(ONE, limits=Limits(deferred_s=2.0, silent_s=3.0, start_s=4.0, total_s=9.0), passes=2)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One way to break the engine."""
+
+    name: str
+    rule: str
+    """Must be among the rules that are reported."""
+    scenario: Scenario
+    patches: Callable[[], Iterable[object]]
+
+    @contextmanager
+    def __call__(self):
+        with ExitStack() as stack:
+            for patch in self.patches():
+                stack.enter_context(patch)
+            yield
+
+
+MUTANTS: list[Mutant] = []
+
+
+def mutant(rule, scenario=PLAIN):
+    """The function makes the patches."""
+
+    def register(patches):
+        MUTANTS.append(Mutant(patches.__name__, rule, scenario, patches))
+        return patches
+
+    return register
+
+
+def patched(owner, name, make):
+    """Put in the place of an attribute what ``make`` makes of it."""
+    original = owner.__dict__[name]
+    plain = original.__func__ if isinstance(original, staticmethod) else original
+    new = make(plain)
+    return mock.patch.object(owner, name, staticmethod(new) if isinstance(original, staticmethod) else new)
+
+
+def effect(event, make):
+    """Another effect of an event that is not refused."""
+    route = handlers.ROUTES[event]
+    return mock.patch.object(route, "effect", make(route.effect))
+
+
+def cell(event, kind, states, *choices):
+    """Another cell of the classification."""
+    resolved = tuple(handlers.Option(choice) for choice in choices)
+    return mock.patch.dict(handlers.ROUTES[event].cells[kind], dict.fromkeys(states, resolved))
+
+
+def moves(trigger=None):
+    return tables.Choice(tables.Verdict.MOVES, trigger)
+
+
+# -- the join ---------------------------------------------------------------------------------------------
+
+
+@mutant("r6_done_means_its_output_is_here", DOUBLED)
+def counts_completion_events_instead_of_members():
+    def make(original):
+        def complete(books, record, event, choice):
+            if record.state == "done":  # as many events as members: everything is here
+                for companion in record.group.companions:
+                    companion.state = "done"
+                return actions.accepted(record.life)
+            return original(books, record, event, choice)
+
+        return complete
+
+    yield cell(ev.CompanionOutputReady, "companion", ["done"], moves(tables.Trigger.COMPLETE))
+    yield effect(ev.CompanionOutputReady, make)
+
+
+@mutant("r6_done_means_its_output_is_here", replace(ONE, streaming=(True,)))
+def pops_the_bundle_when_it_forwards():
+    def make(original):
+        def hand_over(self, *args):
+            original(self, *args)
+            for companion in self.companions:
+                companion.output = None
+
+        return hand_over
+
+    yield patched(group.Group, "hand_over", make)
+
+
+@mutant("r6_done_means_its_output_is_here", DOUBLED)
+def the_second_output_wins():
+    def make(original):
+        def complete(books, record, event, choice):
+            if record.state == "done":
+                record.output = event.output
+                return actions.accepted(record.life)
+            return original(books, record, event, choice)
+
+        return complete
+
+    yield cell(ev.CompanionOutputReady, "companion", ["done"], moves(tables.Trigger.COMPLETE))
+    yield effect(ev.CompanionOutputReady, make)
+
+
+@mutant("r6_done_means_its_output_is_here", replace(PLAIN, heartbeats=True))
+def kv_ready_completes():
+    def make(original):
+        def progress(books, record, event, choice):
+            if record is record.group:
+                return original(books, record, event, choice)
+            told = []
+            record.group.complete(record, None, books.now, books.journal, told)
+            return books.answer(record.group, told)
+
+        return progress
+
+    yield effect(ev.KvReady, make)
+
+
+@mutant("r2_a_forward_carries_the_whole_bundle", replace(PLAIN, announced=(False,)))
+def an_unsealed_group_counts_as_ready():
+    for rows in (group.COUPLED, group.ENABLED_BY, group.COUPLED_BY):
+        yield other_rows(rows, False, rows[True])
+
+
+def other_rows(rows, key, value):
+    return mock.patch.dict(rows, {key: value})
+
+
+@mutant("r2_a_forward_carries_the_whole_bundle")
+def forwards_without_what_is_missing():
+    """The row asks for one companion in the place of every one."""
+
+    def any_done(row):
+        twin = group.CoupledRow.__new__(group.CoupledRow)
+        for name in group.CoupledRow.__slots__:
+            setattr(twin, name, getattr(row, name))
+        twin.every = False
+        return twin
+
+    rows = group.COUPLED_BY[True]["done"]
+    new = {"deferred": tuple(any_done(row) for row in rows["deferred"])}
+    yield mock.patch.dict(rows, new)
+    if hasattr(group, "_EFFECT_OF"):
+        yield mock.patch.dict(group._EFFECT_OF, {row: group._EFFECTS[row.fires] for row in new["deferred"]})
+
+
+@mutant("r2_a_forward_carries_the_whole_bundle")
+def the_order_of_the_roles_is_lost():
+    def make(original):
+        def forward(self, *args):
+            self.companions = self.companions[::-1]
+            original(self, *args)
+            self.companions = self.companions[::-1]
+
+        return forward
+
+    new = None
+    for key, function in group._EFFECTS.items():
+        if key == ("parent", tables.Trigger.FORWARD):
+            new = make(function)
+    yield mock.patch.dict(group._EFFECTS, {("parent", tables.Trigger.FORWARD): new})
+    if hasattr(group, "_EFFECT_OF"):
+        yield mock.patch.dict(
+            group._EFFECT_OF,
+            {row: new for row in group._EFFECT_OF if row.fires == ("parent", tables.Trigger.FORWARD)},
+        )
+
+
+@mutant("the_coupling_is_settled")
+def checks_only_when_a_companion_completes():
+    """A parent whose output comes last waits for ever."""
+    nothing = {source: dict.fromkeys(dests, ()) for source, dests in group.ENABLED_BY[True].items()}
+    yield other_rows(group.ENABLED_BY, True, nothing)
+
+
+@mutant("r2_a_forward_carries_the_whole_bundle")
+def an_older_parent_output_stays():
+    def make(original):
+        def defer(self, stage_id, engine_outputs, context, *args):
+            kept = self.engine_outputs
+            original(self, stage_id, engine_outputs if kept is None else kept, context, *args)
+
+        return defer
+
+    yield patched(group.Group, "defer", make)
+
+
+# -- the end ----------------------------------------------------------------------------------------------
+
+
+def _closed(change):
+    """``change`` gets the books, the group, its members and the actions when a group was closed."""
+
+    def make(original):
+        def close(self, group, actions):
+            members = group.members()
+            original(self, group, actions)
+            if group.ended:
+                change(self, group, members, actions)
+
+        return close
+
+    return patched(books.Books, "close", make)
+
+
+@mutant("r7_nothing_is_left_of_ended_groups")
+def keeps_a_record_when_the_group_has_ended():
+    yield _closed(
+        lambda books, group, members, actions: books.requests.update({members[-1].request_id: members[-1]})
+    )
+
+
+@mutant("r7_tombstones_are_bounded_and_true")
+def keeps_the_payloads_in_the_tombstone():
+    def keep(books, group, members, actions):
+        stone = books.tombstones.get(group.request_id)
+        stone.unheard = frozenset({*(stone.unheard or ()), group})
+
+    yield _closed(keep)
+
+
+@mutant("r7_tombstones_are_bounded_and_true")
+def writes_no_tombstone():
+    yield patched(Tombstones, "add", lambda original: lambda self, request_ids, tombstone: None)
+
+
+@mutant("r7_nothing_is_left_of_ended_groups", TIMED)
+def forgets_a_timer():
+    yield patched(Deadlines, "disarm", lambda original: lambda self, group: None)
+
+
+@mutant("r3_ids_belong_to_the_group_that_ended")
+def releases_twice():
+    yield _closed(lambda books, group, members, actions: actions.append(actions[-1]))
+
+
+@mutant("r3_ids_belong_to_the_group_that_ended")
+def releases_nothing():
+    yield _closed(lambda books, group, members, actions: actions.pop())
+
+
+@mutant("r3_ids_belong_to_the_group_that_ended")
+def releases_the_parent_alone():
+    yield _closed(lambda books, group, members, actions: actions[-1].request_ids.__delitem__(slice(1, None)))
+
+
+@mutant("the_answer_is_in_order")
+def releases_before_it_fails():
+    yield _closed(lambda books, group, members, actions: actions.reverse())
+
+
+@mutant("r3_ids_belong_to_the_group_that_ended")
+def fails_the_parent_and_lets_its_companions_run():
+    yield patched(group.Group, "_abort", lambda original: lambda request_ids, actions: None)
+
+
+@mutant("r3_ids_belong_to_the_group_that_ended", replace(ONE, parents=2))
+def aborts_a_stranger():
+    yield patched(
+        group.Group, "_abort", lambda original: lambda request_ids, actions: original([*request_ids, "q"], actions)
+    )
+
+
+@mutant("r1_a_parent_ends_once")
+def forwards_after_a_failure():
+    def make(original):
+        def fail(self, companion, cause, now, journal, told):
+            original(self, companion, cause, now, journal, told)
+            if self.engine_outputs is not None:
+                told.append(
+                    actions.ForwardParent(
+                        self.request_id, self.life, 0, self.engine_outputs, self.roles(), [], None
+                    )
+                )
+
+        return fail
+
+    yield patched(group.Group, "_fail_parent", make)
+
+
+@mutant("r1_every_end_is_told_and_no_other")
+def an_abort_by_the_client_brings_a_failure():
+    def make(original):
+        def fail(self, companion, cause, now, journal, told):
+            if cause.reason is FailureReason.ABORTED and companion is None:
+                told.append(
+                    actions.FailParent(self.request_id, self.life, None, cause.reason, "gone", None, None, None)
+                )
+            original(self, companion, cause, now, journal, told)
+
+        return fail
+
+    yield patched(group.Group, "_fail_parent", make)
+
+
+@mutant("r1_every_end_is_told_and_no_other")
+def a_lost_replica_of_a_companion_goes_unnoticed():
+    ignored = tables.Choice(tables.Verdict.IGNORED, None, IgnoredReason.NOTHING_BOUND)
+    yield cell(ev.ReplicaLost, "companion", ["running"], ignored)
+
+
+@mutant("every_abort_is_answered")
+def an_abort_of_what_has_ended_is_not_answered():
+    def make(original):
+        def refused(self, verdict, reason, actions, *args):
+            return original(self, verdict, reason, (), *args)
+
+        return refused
+
+    yield patched(books.Books, "refused", make)
+
+
+@mutant("r4_client_facing_actions_name_parents")
+def fails_under_the_name_of_the_companion():
+    def make(original):
+        def fail(self, companion, cause, now, journal, told):
+            original(self, companion, cause, now, journal, told)
+            for number, action in enumerate(told):
+                if companion is not None and isinstance(action, actions.FailParent):
+                    fields = {**action.to_dict(), "parent_id": companion.request_id, "reason": action.reason}
+                    del fields["type"]
+                    told[number] = actions.FailParent(**fields)
+
+        return fail
+
+    yield patched(group.Group, "_fail_parent", make)
+
+
+# -- late, repeated and strange events -----------------------------------------------------------------------
+
+
+@mutant("r8_a_late_event_never_resurrects", LATE)
+def a_late_start_resurrects():
+    def make(original):
+        def start(books, record, event, choice):
+            if record is None:
+                books.registered += 1
+                books.parents += 1
+                record = group.Group(event.request_id, 9, books.registered, books.now, True, False)
+                books.admit(record)
+            return original(books, record, event, choice)
+
+        return start
+
+    for kind in ("parent", "companion"):
+        yield cell(ev.RequestStarted, kind, ["cleaned"], moves(tables.Trigger.START))
+    yield effect(ev.RequestStarted, make)
+
+
+@mutant("r8_a_late_event_never_resurrects", LATE)
+def what_starts_late_runs_on():
+    ignored = tables.Choice(tables.Verdict.IGNORED, None, IgnoredReason.ENDED)
+    for kind in ("parent", "companion"):
+        yield cell(ev.RequestStarted, kind, ["cleaned"], ignored)
+
+
+@mutant("the_disposition_is_the_agreed_one", STRANGE)
+def the_life_is_not_checked():
+    for model in (ev.RequestFailed, ev.RequestStarted, ev.ParentFinished):
+        yield mock.patch.object(handlers.ROUTES[model], "checks_life", False)
+
+
+@mutant("r9_registration_is_all_or_nothing", STRANGE)
+def a_rejected_registration_is_half_applied():
+    def make(original):
+        def refuse(books, event, record, option):
+            answer = original(books, event, record, option)
+            if event.type == "parent_registered" and event.parent_id not in books.requests:
+                books.registered += 1
+                books.parents += 1
+                books.admit(group.Group(event.parent_id, 1, books.registered, books.now, True, False))
+            return answer
+
+        return refuse
+
+    yield patched(registry_module, "refuse", make)
+
+
+@mutant("r9_registration_is_all_or_nothing", DOUBLED)
+def a_registration_that_comes_again_starts_again():
+    yield cell(ev.ParentRegistered, "parent", ["registered", "running"], moves())
+
+
+@mutant("r9_registration_is_all_or_nothing", replace(LATE, faults=Faults(late=True, reused=1)))
+def an_id_is_used_again_while_it_may_report():
+    yield patched(Tombstones, "may_report", lambda original: lambda self, request_id: False)
+
+
+@mutant("r5_an_event_touches_no_other_group", replace(ONE, parents=2, companions=0, announced=(False,)))
+def a_failure_seals_the_other_groups():
+    def make(original):
+        def fail(self, record, cause):
+            for other in self.requests.values():
+                if other.group is not record.group:
+                    other.group.sealed = True
+            return original(self, record, cause)
+
+        return fail
+
+    yield patched(books.Books, "fail", make)
+
+
+@mutant("r5_nothing_raises", LATE)
+def a_late_event_raises():
+    def make(original):
+        def refuse(books, event, record, option):
+            if record is None:
+                raise KeyError(event.type)
+            return original(books, event, record, option)
+
+        return refuse
+
+    yield patched(registry_module, "refuse", make)
+
+
+@mutant("what_is_refused_has_changed_nothing", DOUBLED)
+def a_refused_output_is_kept():
+    def make(original):
+        def refuse(books, event, record, option):
+            if event.type == "companion_output_ready" and record is not None:
+                record.output = event.output
+            return original(books, event, record, option)
+
+        return refuse
+
+    yield patched(registry_module, "refuse", make)
+
+
+# -- time -------------------------------------------------------------------------------------------------
+
+
+@mutant("r11_the_next_deadline_is_exact", TIMED)
+def a_second_output_begins_the_wait_anew():
+    def make(original):
+        def defer(record, now, journal):
+            original(record, now, journal)
+            record.since = now
+
+        return defer
+
+    yield patched(group, "DEFER", make)
+
+
+@mutant("r11_the_next_deadline_is_exact", replace(TIMED, heartbeats=True))
+def a_sign_of_life_counts_for_nothing():
+    yield patched(group.Group, "progress", lambda original: lambda self, record, now: None)
+
+
+@mutant("r11_the_next_deadline_is_exact", TIMED)
+def no_timer_is_set_for_a_deferred_parent():
+    def make(original):
+        def arm(self, record):
+            if record.state != "deferred":
+                original(self, record)
+
+        return arm
+
+    yield patched(books.Books, "arm", make)
+
+
+@mutant("r10_ticks_alone_end_every_parent", TIMED)
+def a_tick_ends_nobody():
+    yield patched(Deadlines, "due", lambda original: lambda self, now: iter(()))
+
+
+@mutant("r11_the_next_deadline_is_exact", replace(TIMED, parents=2, companions=0, passes=0))
+def a_tick_ends_the_first_parent_that_is_due_and_no_other():
+    yield patched(Deadlines, "due", lambda original: lambda self, now: islice(original(self, now), 1))
+
+
+# -- the same again -----------------------------------------------------------------------------------------
+
+
+@mutant("r12_the_same_events_give_the_same_answers")
+def what_it_answers_hangs_on_what_it_was_asked_before():
+    calls = count()
+
+    def make(original):
+        def abort(request_ids, actions):
+            original(request_ids[::-1] if next(calls) % 2 else request_ids, actions)
+
+        return abort
+
+    yield patched(group.Group, "_abort", make)

@@ -1,0 +1,63 @@
+"""The explorer at work: it finds what is wrong with each of many broken engines, by a short sequence of events."""
+
+import json
+
+import pytest
+from mutants import MUTANTS
+from test_cases import matches
+
+from cfg_fsm import Limits, Registry, parse_event
+from cfg_fsm.explore.counterexample import table, tell, to_case
+from cfg_fsm.explore.search import explore
+
+LONGEST = 8
+
+
+def passes(case):
+    """Whether the engine does what the case expects."""
+    registry = Registry(limits=Limits(**case["limits"]))
+    for step in case["steps"]:
+        got = registry.dispatch(parse_event(step["event"])).to_dict()
+        expect = step["expect"]
+        if got["disposition"] != expect["disposition"] or len(got["actions"]) != len(expect["actions"]):
+            return False
+        if not all(map(matches, expect["actions"], got["actions"])):
+            return False
+    return len(registry.requests()) == registry.counters()["live"] == case["after"]["live"]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_broken_engine_is_found_out(mutant):
+    with mutant():
+        result = explore(mutant.scenario)
+        assert result.violation is not None, f"{result.unique} states and nothing found"
+        told = tell(mutant.scenario, result.violation)
+        case = to_case(mutant.scenario, result.violation, mutant.name)
+    assert mutant.rule in result.violation.rules, result.violation
+    assert len(result.violation.signals) <= LONGEST
+    text = table(told, result.violation)
+    assert result.violation.why in text
+    assert all(step.short in text for step in told)
+    assert passes(json.loads(json.dumps(case)))
+
+
+@pytest.mark.parametrize("scenario", {mutant.scenario: None for mutant in MUTANTS}, ids=lambda it: it.title)
+def test_the_right_engine_is_not(scenario):
+    assert explore(scenario).violation is None
+
+
+#: What shows in the actions fails as a case too. (What is left behind shows to a look inside only.)
+SHOWN = [mutant for mutant in MUTANTS if mutant.rule[:3] in ("r1_", "r2_", "r3_", "r4_", "r8_", "the", "eve")]
+
+
+@pytest.mark.parametrize("mutant", SHOWN, ids=lambda mutant: mutant.name)
+def test_what_is_found_is_a_case_that_the_broken_engine_fails(mutant):
+    with mutant():
+        violation = explore(mutant.scenario).violation
+        assert not passes(to_case(mutant.scenario, violation))
+
+
+def test_there_is_a_broken_engine_for_each_rule():
+    assert len(MUTANTS) >= 15
+    named = {mutant.rule.split("_")[0] for mutant in MUTANTS}
+    assert {f"r{number}" for number in range(1, 13)} <= named
