@@ -75,9 +75,11 @@ class Registry:
                 life = event.life  # type: ignore[union-attr]
                 if life is not None and route.checks_life and life != record.life:
                     cell = _OTHER_LIFE
-            for option in cell:  # pragma: no branch - the last has no guard
-                if option.guard is None or option.guard(books, record, event):
-                    break
+            option = cell[0]
+            if option.guard is not None:
+                for option in cell:  # pragma: no branch - the last has no guard
+                    if option.guard is None or option.guard(books, record, event):
+                        break
             if option.refused:
                 answer = refuse(books, event, record, option)  # type: ignore[arg-type]
             else:
