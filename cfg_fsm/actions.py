@@ -131,7 +131,8 @@ class Dispatched(NamedTuple):
 
 def accepted(life: int) -> Dispatched:
     """The answer to an event that was taken in and asks nothing of the host. One object for many answers."""
-    return _ACCEPTED[life] if 0 <= life < len(_ACCEPTED) else Dispatched("accepted", None, (), life)
+    return _ACCEPTED[life] if life < _MANY else Dispatched("accepted", None, (), life)
 
 
-_ACCEPTED = tuple(Dispatched("accepted", None, (), life) for life in range(64))
+_MANY = 64
+_ACCEPTED = tuple(Dispatched("accepted", None, (), life) for life in range(_MANY))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from cfg_fsm.actions import AbortRequests, Action, Dispatched, ReleaseRequests, accepted
+from cfg_fsm.actions import AbortRequests, Action, Dispatched, ReleaseRequests
 from cfg_fsm.audit.record import Journal
 from cfg_fsm.deadlines import Deadlines
 from cfg_fsm.events import Limits
@@ -65,15 +65,19 @@ class Books:
         twin.tombstones = self.tombstones.copy()
         return twin
 
-    def admit(self, record: Record) -> None:
-        """A new record is live."""
-        self.requests[record.request_id] = record
-        if record.request_id in self.tombstones.by_id:
-            self.tombstones.forget(record.request_id, as_companion=record is not record.group)
-        if self.journal is not None:
-            self.journal.created(record)
-        if record.group.limits is not None:
-            self.arm(record)
+    def admit(self, *records: Record) -> None:
+        """New records of one group are live."""
+        group = records[0].group
+        remembered = self.tombstones.by_id
+        for record in records:
+            request_id = record.request_id
+            self.requests[request_id] = record
+            if request_id in remembered:
+                self.tombstones.forget(request_id, as_companion=record is not group)
+            if self.journal is not None:
+                self.journal.created(record)
+            if group.limits is not None:
+                self.arm(record)
 
     def arm(self, record: Record) -> None:
         """The state of ``record`` may have brought a new deadline."""
@@ -81,9 +85,7 @@ class Books:
             self.deadlines.arm(record.group, due.when)
 
     def answer(self, group: Group, actions: list[Action]) -> Dispatched:
-        """The answer to an event that the group took in and goes on, with what it said."""
-        if not actions:
-            return accepted(group.life)
+        """The answer to an event that the group took in, with what it said."""
         self.close(group, actions)
         return Dispatched("accepted", None, tuple(actions), group.life)
 

@@ -1,4 +1,4 @@
-"""The command line: ``cfg-fsm run``, ``diagram``, ``explain`` and ``verify``.
+"""The command line: ``cfg-fsm run``, ``diagram``, ``explain``, ``verify`` and ``explore``.
 
 What a user did wrong ends in one line on standard error and an exit code; a traceback is a defect of the program.
 """

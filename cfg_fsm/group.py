@@ -231,6 +231,13 @@ class Group:
 
     # -- what events do -----------------------------------------------------------------------------------
 
+    def announce(self, companions: dict[str, str], now: float) -> None:
+        """The companions that the registration names, ``{role: id}``."""
+        made = []
+        for role, companion_id in companions.items():
+            made.append(Companion(companion_id, role, self, now))
+        self.companions = tuple(made)
+
     def join(self, role: str, companion_id: str, now: float) -> Companion:
         """A new companion in ``role``, after those that are there."""
         companion = Companion(companion_id, role, self, now)

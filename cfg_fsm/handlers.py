@@ -44,10 +44,9 @@ def _register_parent(books: Books, _: Record | None, event: ev.ParentRegistered,
     group = Group(
         event.parent_id, life, books.registered, books.now, announced, event.streaming, event.limits, limits
     )
-    books.admit(group)
     if event.companions:
-        for role, companion_id in event.companions.items():
-            books.admit(group.join(role, companion_id, books.now))
+        group.announce(event.companions, books.now)
+    books.admit(group, *group.companions)
     return accepted(life)
 
 
@@ -59,7 +58,7 @@ def _register_companion(books: Books, record: Record, event: ev.CompanionRegiste
 def _seal(books: Books, record: Record, _: ev.CompanionsSealed, __: Choice) -> Dispatched:
     actions: list[Action] = []
     record.group.seal(books.now, books.journal, actions)
-    return books.answer(record.group, actions)
+    return books.answer(record.group, actions) if actions else accepted(record.life)
 
 
 def _start(books: Books, record: Record, event: ev.RequestStarted, _: Choice) -> Dispatched:
@@ -84,7 +83,7 @@ def _parent_output(books: Books, record: Record, event: ev.ParentOutputReady, _:
     group.defer(event.stage_id, event.engine_outputs, event.context, books.now, books.journal, actions)
     if group.limits is not None:
         books.arm(group)
-    return books.answer(group, actions)
+    return books.answer(group, actions) if actions else accepted(group.life)
 
 
 def _companion_output(
@@ -93,9 +92,10 @@ def _companion_output(
     if choice.guard is not None:  # failed_finish
         reason = tables.FAILED_FINISH[event.finish_reason]
         return _fail(books, record, Cause(reason, wording.bad_finish(record, event.finish_reason), stopped=True))
+    group = record.group
     actions: list[Action] = []
-    record.group.complete(record, event.output, books.now, books.journal, actions)
-    return books.answer(record.group, actions)
+    group.complete(record, event.output, books.now, books.journal, actions)
+    return books.answer(group, actions) if actions else accepted(group.life)
 
 
 def _request_failed(books: Books, record: Record, event: ev.RequestFailed, _: Choice) -> Dispatched:

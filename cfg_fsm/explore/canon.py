@@ -52,6 +52,7 @@ def key(registry: Registry, history: History, scenario: Scenario) -> tuple[tuple
     others: list[Any] = [
         (other, _of_id(registry, other, "")) for other in (*records, *stones) if other not in known
     ]
+    others += history.parent_lives.items()
     if registry.limits.tombstones < 1000:  # which goes next matters
         others.append(tuple(stones))
     return tuple(slots), tuple(others)

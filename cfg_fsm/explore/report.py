@@ -11,10 +11,12 @@ from cfg_fsm.explore.search import Result
 
 
 def properties(result: Result) -> dict[str, str]:
-    """Each property with its result: ``holds`` (in all that was explored), ``broken`` or ``not asked``."""
+    """Each property with its result: ``holds``, ``holds so far`` if not everything was explored, ``broken``, or
+    ``not asked``."""
     broken = () if result.violation is None else result.violation.rules
     names = [R5, *(holds.__name__ for holds in PROPERTIES), R12, R10]
-    found = dict.fromkeys(names, "holds")
+    complete = result.truncated is None and result.violation is None
+    found = dict.fromkeys(names, "holds" if complete else "holds so far")
     if result.scenario.limits.total_s is None:
         found[R10] = "not asked"  # without a total limit nothing promises an end
     return {**found, **dict.fromkeys(broken, "broken")}

@@ -188,5 +188,6 @@ def the_views_show_what_was_told(step: Step) -> None:
                 | {"age_s": now - c.since, "missing": {}, "replica": c.replica, "deadline": min(own, default=None)}
             )
     shown = list(step.after.views.values())
-    require(shown == expected, f"the views show what was told\n  shown    {shown}\n  expected {expected}", step)
+    if shown != expected:  # asked first: the sentence costs more than the comparison
+        require(False, f"the views show what was told\n  shown    {shown}\n  expected {expected}", step)
     require(step.registry.now == now, "the registry's time is the latest that an event brought", step)
