@@ -11,7 +11,7 @@ ORIGINAL := vllm-omni==0.30.0
 UV := $(shell command -v uv 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test coverage lint format diagrams bench bench-quick bench-readme explore clean
+.PHONY: help setup run test coverage lint format diagrams bench bench-quick bench-readme explore explore-join explore-time clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -67,6 +67,20 @@ bench-quick: $(READY) $(PEER)  ## the same with fewer rounds
 
 bench-readme: $(READY) $(PEER)  ## the same as bench, and put the table into the README
 	$(BIN)/python -m tests.bench --write README.md
+
+# Two runs side by side, some six minutes and 1.1 GB in all. At most two faults of delivery on each way; symmetric
+# over the companions; without strange events, which the tests send.
+EXPLORE := $(BIN)/cfg-fsm explore --lean --budget 2 --faults lost,duplicated,reordered,reused,late
+explore: $(READY)  ## drive the engine through every order of events: the larger scenarios, some minutes
+	@$(MAKE) --no-print-directory -j2 explore-join explore-time
+
+explore-join: $(READY)
+	$(EXPLORE) --companions 3 --symmetry --together 2 --limits none
+
+explore-time: $(READY)
+	$(EXPLORE) --companions 3 --symmetry --together 1 --announced --not-streaming
+	$(EXPLORE) --companions 2 --seconds 2 --together 2 --announced --not-streaming
+	$(EXPLORE) --parents 2 --companions 1 --together 1 --limits none --announced --not-streaming
 
 clean:  ## remove .venv and what the tools left
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
