@@ -96,9 +96,9 @@ def _machine_for_one_type() -> type[SlimMachine]:
     return type("SlimMachine", (SlimMachine,), {"event_cls": type("SlimEvent", (SlimEvent,), own)})
 
 
-def build_machine(kind: MachineKind, machine_cls: type[Machine] = SlimMachine) -> Machine:
+def build_machine(kind: MachineKind, machine_cls: type[Machine] | None = None) -> Machine:
     """A new machine without models, made from the rows of ``kind``. ``machine_cls=Machine``: the stock engine."""
-    return machine_cls(
+    return (machine_cls or _machine_for_one_type())(
         model=None,
         states=[str.__str__(state) for state in tables.STATES[kind]],
         initial=None,
@@ -232,6 +232,6 @@ def validate() -> None:
 
 validate()
 
-PARENT_MACHINE: Machine = build_machine(tables.PARENT, _machine_for_one_type())
-COMPANION_MACHINE: Machine = build_machine(tables.COMPANION, _machine_for_one_type())
+PARENT_MACHINE: Machine = build_machine(tables.PARENT)
+COMPANION_MACHINE: Machine = build_machine(tables.COMPANION)
 MACHINES: dict[MachineKind, Machine] = {tables.PARENT: PARENT_MACHINE, tables.COMPANION: COMPANION_MACHINE}

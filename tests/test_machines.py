@@ -142,7 +142,7 @@ def test_the_shared_machine_is_a_transitions_machine_with_slim_triggers_and_no_o
     machine = MACHINES[kind]
     assert isinstance(machine, Machine)
     assert set(machine.events) == {str(row.trigger) for row in tables.ROWS[kind]}  # no `to_running` and the like
-    assert all(type(event) is SlimEvent for event in machine.events.values())
+    assert all(isinstance(event, SlimEvent) for event in machine.events.values())
     assert machine.get_triggers("cleaned") == []
 
 
