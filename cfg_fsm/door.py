@@ -47,7 +47,7 @@ def _why_no_ids(
     for request_id in ids:
         if request_id in requests:
             return RejectedReason.ID_IN_USE
-    most = _in_force(books, own).max_companions_per_parent
+    most = books.limits.with_overrides(own).max_companions_per_parent
     if most is not None and companions > most:
         return RejectedReason.TOO_MANY_COMPANIONS
     most = books.limits.max_requests
@@ -67,13 +67,9 @@ def is_same_registration(books: Books, group: Group, event: ParentRegistered) ->
     return (
         announced == (None if event.companions is None else list(event.companions.items()))
         and group.streaming == event.streaming
-        and _in_force(books, group.own_limits) == _in_force(books, event.limits)
+        and books.limits.with_overrides(group.own_limits) == books.limits.with_overrides(event.limits)
         and event.life in (None, group.life)
     )
-
-
-def _in_force(books: Books, own: Limits | None) -> Limits:
-    return books.limits if own is None else books.limits.with_overrides(own)
 
 
 def is_known_pair(_: Books, record: Group | Companion, event: CompanionRegistered) -> bool:
