@@ -12,11 +12,12 @@ from cfg_fsm.actions import (
     ForwardParent,
     ReleaseRequests,
 )
+from cfg_fsm.engine.registry import Registry
 from cfg_fsm.errors import CfgFsmError
-from cfg_fsm.events import Event, Limits, parse_event
-from cfg_fsm.registry import Registry
+from cfg_fsm.events import Event, parse_event
+from cfg_fsm.integrations.vllm_omni.tracker import CfgCompanionTracker
+from cfg_fsm.limits import Limits
 from cfg_fsm.states import CompanionState, FailureReason, ParentState
-from cfg_fsm.tracker import CfgCompanionTracker
 
 try:
     __version__ = version("cfg_fsm")

@@ -6,8 +6,8 @@ from typing import Any
 
 from cfg_fsm import Dispatched, Limits, Registry
 from cfg_fsm import events as ev
-from cfg_fsm.audit.record import AuditRecord
-from cfg_fsm.views import RequestView
+from cfg_fsm.engine.journal import AuditRecord
+from cfg_fsm.engine.views import RequestView
 
 
 class Payload:

@@ -11,13 +11,15 @@ from dataclasses import dataclass, replace
 from itertools import count, islice
 from unittest import mock
 
-import cfg_fsm.registry as registry_module
-from cfg_fsm import Limits, actions, books, group, handlers, tables
+import cfg_fsm.engine.registry as registry_module
+from cfg_fsm import Limits, actions, tables
 from cfg_fsm import events as ev
-from cfg_fsm.deadlines import Deadlines
+from cfg_fsm.engine import group, handlers
+from cfg_fsm.engine import ledger as books
+from cfg_fsm.engine.deadlines import Deadlines
+from cfg_fsm.engine.tombstones import Tombstones
 from cfg_fsm.explore.scenario import Faults, Scenario
 from cfg_fsm.states import FailureReason, IgnoredReason
-from cfg_fsm.tombstones import Tombstones
 
 #: Two companions, announced, one forward: enough for most.
 PLAIN = Scenario(

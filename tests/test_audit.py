@@ -11,8 +11,8 @@ from helpers import done, kv, output, register, start
 
 from cfg_fsm import Registry
 from cfg_fsm.audit.reading import AuditFile, BrokenChain, last_hash, read_audit, verify
-from cfg_fsm.audit.record import AuditRecord
 from cfg_fsm.audit.sinks import JsonlAudit, MemoryAudit
+from cfg_fsm.engine.journal import AuditRecord
 from cfg_fsm.errors import BadLine, CfgFsmError
 
 NOON = 1_700_000_000.25

@@ -17,11 +17,12 @@ import cfg_fsm
 from cfg_fsm import Limits, diagrams
 from cfg_fsm.audit.reading import read_audit, verify
 from cfg_fsm.cli import app
-from cfg_fsm.cli_run import interruptible, parse_limits
+from cfg_fsm.cli.course import interruptible
+from cfg_fsm.cli.limits import parse_limits
 from cfg_fsm.errors import MissingExtra
-from cfg_fsm.report import render
-from cfg_fsm.runner import run_trace
-from cfg_fsm.traces import LineSource
+from cfg_fsm.lines import LineSource
+from cfg_fsm.trace.run import run_trace
+from cfg_fsm.trace.summary import render
 
 SAMPLE = resources.files("cfg_fsm") / "samples" / "omni-small.events.jsonl"
 LARGE = Path(__file__).parent / "data" / "omni-large.events.jsonl.gz"
@@ -428,7 +429,7 @@ class TestFilesThatCannotBeUsed:
         def broken(*_):
             raise RuntimeError("a defect")
 
-        monkeypatch.setattr("cfg_fsm.runner.Run.feed", broken)
+        monkeypatch.setattr("cfg_fsm.trace.run.Run.feed", broken)
         assert isinstance(cfg("run", trace).exception, RuntimeError)
 
 

@@ -5,7 +5,7 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cfg_fsm.deadlines import SLACK, Deadlines
+from cfg_fsm.engine.deadlines import SLACK, Deadlines
 
 
 class Group:

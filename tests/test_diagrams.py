@@ -12,11 +12,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from cfg_fsm import diagrams, machines, tables
+from cfg_fsm import diagrams, tables
 from cfg_fsm.diagrams import __main__ as program
 from cfg_fsm.diagrams import render
 from cfg_fsm.diagrams.from_tables import build
 from cfg_fsm.diagrams.model import NodeKind
+from cfg_fsm.engine import machines
 from cfg_fsm.errors import CfgFsmError, InvalidDefinition, MissingExtra
 from cfg_fsm.states import MachineKind, Trigger
 from cfg_fsm.tables import COUPLING_ROWS, CouplingRow, Row

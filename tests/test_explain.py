@@ -26,8 +26,8 @@ from cfg_fsm import Limits, Registry
 from cfg_fsm.audit.explain import NotInAudit, explain
 from cfg_fsm.audit.reading import AuditFile
 from cfg_fsm.audit.sinks import JsonlAudit, MemoryAudit
-from cfg_fsm.runner import run_trace
-from cfg_fsm.tracker import CfgCompanionTracker
+from cfg_fsm.integrations.vllm_omni.tracker import CfgCompanionTracker
+from cfg_fsm.trace.run import run_trace
 
 
 def records_of(events, **limits):

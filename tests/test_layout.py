@@ -10,24 +10,47 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "cfg_fsm"
 
-#: The core, from the bottom to the top. A module may import those of lower ranks, and none of its own.
-RANKS = [
-    {"errors", "states"},
-    {"events", "actions"},
-    {"audit.record"},
-    {"tables"},
-    {"machines"},
-    {"resolved"},
-    {"group", "deadlines", "tombstones"},
-    {"wording", "books"},
-    {"door", "views"},
-    {"handlers"},
-    {"registry"},
-]
-RANK = {name: rank for rank, names in enumerate(RANKS) for name in names}
+#: The rooms, from the bottom to the top, and what each may import besides itself. ``""`` is the vocabulary: the
+#: modules that lie at the top of the package.
+ROOMS = {
+    "": set(),
+    "engine": {""},
+    "rules": {"", "engine"},
+    "trace": {"", "engine"},
+    "audit": {"", "engine", "rules"},
+    "diagrams": {"", "engine", "audit"},
+    "integrations": {"", "engine", "audit"},
+    "explore": {"", "engine", "rules"},
+    "cli": {"", "engine", "rules", "trace", "audit", "diagrams", "integrations", "explore"},
+}
+
+#: Inside the two rooms that everything stands on: from the bottom to the top. A module may import those of lower
+#: floors, and none of its own.
+FLOORS = {
+    "": [{"errors", "states", "limits"}, {"events", "actions", "tables", "lines"}],
+    "engine": [
+        {"journal", "validate"},
+        {"machines", "deadlines", "tombstones"},
+        {"resolved"},
+        {"group"},
+        {"ledger", "messages", "views"},
+        {"admission"},
+        {"handlers"},
+        {"registry"},
+    ],
+}
 
 #: They need a clock, or threads, for their work: they are the host, or speak for it where it says nothing.
-HAVE_A_CLOCK = {"audit.sinks", "cli_run", "explore.cli", "runner", "driver", "tracker"}
+HAVE_A_CLOCK = {
+    "audit.sinks",
+    "cli.course",
+    "cli.explore",
+    "trace.run",
+    "driver",
+    "integrations.vllm_omni.tracker",
+}
+#: The faces of the package: they may import everything.
+FRONT = {"", "__main__"}
 
 
 def name_of(path):
@@ -64,38 +87,51 @@ def own_imports(name):
     return {found for dotted in imports(name) if (found := own(dotted)) is not None}
 
 
-def reaches(name):
-    """Every module of ours that an import of this one brings along, the package's own ``__init__`` aside."""
-    reached, todo = set(), [name]
-    while todo:
-        new = own_imports(todo.pop()) - reached - {""}
-        reached |= new
-        todo += new
-    return reached
+def room_of(name):
+    """``engine`` for ``engine.group``; ``""`` for ``tables``."""
+    head = name.split(".")[0]
+    return head if head in ROOMS else ""
 
 
-def test_the_core_is_all_there():
-    assert set(RANK) <= set(MODULES)
+CORE = [name for name in MODULES if name not in FRONT and room_of(name) in FLOORS and name != "engine"]
 
 
-@pytest.mark.parametrize("name", RANK)
-def test_lower_never_imports_higher(name):
-    found = own_imports(name)
-    assert found <= set(RANK), f"{name} is of the core and imports {found - set(RANK)}"
-    assert {other: RANK[other] for other in found if RANK[other] >= RANK[name]} == {}
+def floor_of(name):
+    room = room_of(name)
+    return next(n for n, names in enumerate(FLOORS[room]) if name.removeprefix(f"{room}.") in names)
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in MODULES if name.split(".")[0] in ("audit", "diagrams") and name != "audit.record"]
-)
-def test_audit_and_diagrams_hang_on_the_tables_and_the_records_and_not_on_the_registry(name):
-    allowed = {other for other, rank in RANK.items() if rank <= RANK["resolved"]}
-    assert reaches(name) & set(RANK) <= allowed
-    assert not reaches(name) & {"tracker", "driver", "cli", "cli_run", "runner"}
+@pytest.mark.parametrize("name", [name for name in MODULES if name not in FRONT])
+def test_rooms_import_one_way(name):
+    allowed = ROOMS[room_of(name)] | {room_of(name)}
+    found = {other for other in own_imports(name) - {""} if room_of(other) not in allowed}
+    assert found == set(), f"{name} imports {found}"
+
+
+def test_the_rooms_are_in_order():
+    for number, (room, allowed) in enumerate(ROOMS.items()):
+        assert allowed <= set(list(ROOMS)[:number]), f"{room} imports what lies above it"
+
+
+def test_every_module_of_the_core_has_its_floor():
+    named = {(room, name) for room, floors in FLOORS.items() for names in floors for name in names}
+    assert named == {(room_of(name), name.removeprefix(f"{room_of(name)}.")) for name in CORE}
+
+
+@pytest.mark.parametrize("name", CORE)
+def test_lower_floors_never_import_higher_ones(name):
+    same = {other for other in own_imports(name) - {""} if room_of(other) == room_of(name)}
+    assert {other for other in same if floor_of(other) >= floor_of(name)} == set()
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if room_of(name) in ("audit", "diagrams")])
+def test_audit_and_diagrams_hang_on_tables_machines_and_records_and_not_on_the_registry(name):
+    allowed = {"engine.journal", "engine.machines", "engine.validate"}
+    assert {other for other in own_imports(name) if room_of(other) == "engine"} <= allowed
 
 
 def test_no_module_of_the_core_is_excused():
-    assert not HAVE_A_CLOCK & set(RANK)
+    assert not HAVE_A_CLOCK & set(CORE)
 
 
 @pytest.mark.parametrize(
@@ -106,13 +142,13 @@ def test_no_clock_no_chance_and_no_concurrency_below_the_driver(name):
     assert not outside & {"time", "asyncio", "threading", "random", "datetime", "concurrent", "multiprocessing"}
 
 
-@pytest.mark.parametrize("name", RANK)
+@pytest.mark.parametrize("name", CORE)
 def test_nothing_in_the_core_waits(name):
     waiting = (ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await)
     assert not [node for node in ast.walk(TREES[name]) if isinstance(node, waiting)]
 
 
-@pytest.mark.parametrize("name", sorted(set(RANK) - {"tables", "states"}))
+@pytest.mark.parametrize("name", sorted(set(CORE) - {"tables", "states"}))
 def test_no_state_is_compared_with_a_name_outside_the_tables(name):
     states = {"registered", "running", "deferred", "forwarded", "done", "failed", "cleaned"}
     for node in ast.walk(TREES[name]):

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from test_properties import mishaps
 
 from cfg_fsm import Limits, Registry
+from cfg_fsm.audit.conform import check
 from cfg_fsm.audit.reading import read_audit
 from cfg_fsm.cli import app
-from cfg_fsm.explore.logcheck import check
 
 
 def a_run():

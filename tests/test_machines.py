@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from transitions import Machine, MachineError
 
 from cfg_fsm import CfgFsmError, tables
+from cfg_fsm.engine.machines import COMPANION_MACHINE, MACHINES, PARENT_MACHINE, SlimEvent, build_machine
 from cfg_fsm.errors import InvalidTransition
-from cfg_fsm.machines import COMPANION_MACHINE, MACHINES, PARENT_MACHINE, SlimEvent, build_machine
 from cfg_fsm.states import MachineKind, Trigger
 
 SLIM = {kind: build_machine(kind) for kind in MachineKind}

@@ -26,8 +26,8 @@ from helpers import (
 )
 
 from cfg_fsm import Limits, Registry, parse_event
+from cfg_fsm.engine.group import Group
 from cfg_fsm.errors import BadLine, CfgFsmError, MissingExtra, NotAnEvent, ReentrantDispatch
-from cfg_fsm.group import Group
 
 TWO = {"neg": "a", "img": "b"}
 THREE = {"neg": "a", "img": "b", "txt": "c"}

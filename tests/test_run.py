@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from cfg_fsm import Limits, Registry, parse_event
 from cfg_fsm.audit.sinks import JsonlAudit
 from cfg_fsm.errors import BadLine
-from cfg_fsm.report import render
-from cfg_fsm.runner import ActionWriter, Run, run_trace
+from cfg_fsm.trace.run import ActionWriter, Run, run_trace
+from cfg_fsm.trace.summary import render
 
 DATA = Path(__file__).parent / "data"
 TRACES = {

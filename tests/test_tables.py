@@ -24,18 +24,17 @@ from helpers import (
     tick,
 )
 
-from cfg_fsm import handlers, tables
-from cfg_fsm.errors import InvalidDefinition
-from cfg_fsm.events import EVENT_MODELS, type_of
-from cfg_fsm.machines import (
-    COMPANION_MACHINE,
-    MACHINES,
-    PARENT_MACHINE,
+from cfg_fsm import tables
+from cfg_fsm.engine import handlers
+from cfg_fsm.engine.machines import COMPANION_MACHINE, MACHINES, PARENT_MACHINE
+from cfg_fsm.engine.validate import (
     validate,
     validate_classification,
     validate_coupling,
     validate_rows,
 )
+from cfg_fsm.errors import InvalidDefinition
+from cfg_fsm.events import EVENT_MODELS, type_of
 from cfg_fsm.states import CompanionState, FailureReason, MachineKind, ParentState, RejectedReason, Trigger
 from cfg_fsm.tables import ABSENT, CLASSIFICATION, Choice, Classification, Quantifier, Row, Verdict
 

@@ -5,7 +5,7 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cfg_fsm.tombstones import Tombstone, Tombstones
+from cfg_fsm.engine.tombstones import Tombstone, Tombstones
 
 
 def bury(stones, *ids, at=0.0, life=1, unheard=()):

@@ -13,7 +13,8 @@ from pydantic import ValidationError
 
 from cfg_fsm import parse_event
 from cfg_fsm.errors import BadLine
-from cfg_fsm.traces import DamagedFile, LineSource, printable, read_events, reason
+from cfg_fsm.lines import DamagedFile, LineSource, printable
+from cfg_fsm.trace.reading import read_events, reason
 
 A = b'{"type":"kv_ready","request_id":"a"}'
 B = b'{"type":"parent_finished","parent_id":"b"}'

@@ -20,9 +20,9 @@ from real_tracker import ANY_CALLS, IDS, METHODS, Call, Clock, calls_number, mak
 
 from cfg_fsm import Limits
 from cfg_fsm.audit.explain import explain
-from cfg_fsm.audit.record import AuditRecord
-from cfg_fsm.tracker import CfgCompanionTracker
-from cfg_fsm.views import RequestView
+from cfg_fsm.engine.journal import AuditRecord
+from cfg_fsm.engine.views import RequestView
+from cfg_fsm.integrations.vllm_omni.tracker import CfgCompanionTracker
 
 LOGGER = "cfg_fsm"
 

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from real_tracker import ANY_CALLS, IDS, METHODS, QUERIES, Call, Clock, calls_number, make, original_class
 
 from cfg_fsm import Limits
-from cfg_fsm.tracker import CfgCompanionTracker
+from cfg_fsm.integrations.vllm_omni.tracker import CfgCompanionTracker
 
 DATA = Path(__file__).parent / "data"
 

@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 from cfg_fsm.audit import story
 from cfg_fsm.audit.lives import PARENT, Life, Logged, Member
 from cfg_fsm.errors import CfgFsmError
+from cfg_fsm.lines import printable
 from cfg_fsm.states import Trigger
-from cfg_fsm.traces import printable
 
 _Step: TypeAlias = list[Logged]
 

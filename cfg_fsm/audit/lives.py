@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from cfg_fsm import tables
 from cfg_fsm.audit.reading import AuditLine
-from cfg_fsm.audit.record import AuditRecord
+from cfg_fsm.engine.journal import AuditRecord
+from cfg_fsm.lines import printable
 from cfg_fsm.states import CompanionState, FailureReason, MachineKind, Trigger
-from cfg_fsm.traces import printable
 
 Logged: TypeAlias = AuditRecord | AuditLine
 """A record, from memory or from a file."""

@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from cfg_fsm.errors import BadLine
-from cfg_fsm.traces import LineSource, not_json
+from cfg_fsm.lines import LineSource, not_json
 
 ZEROS = "0" * 64
 """``prev`` of the first line of a log."""

@@ -17,7 +17,7 @@ from typing import IO, Any, cast
 from pydantic_core import to_json
 
 from cfg_fsm.audit.reading import ZEROS, last_hash
-from cfg_fsm.audit.record import AuditRecord
+from cfg_fsm.engine.journal import AuditRecord
 from cfg_fsm.errors import CfgFsmError
 
 _BUFFER = 1 << 16

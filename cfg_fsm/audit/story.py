@@ -7,8 +7,8 @@ from typing import Any
 
 from cfg_fsm import tables
 from cfg_fsm.audit.lives import SIGNS_OF_LIFE, Life, Logged, Member
+from cfg_fsm.lines import printable
 from cfg_fsm.states import CompanionState, FailureReason, ParentState, Trigger
-from cfg_fsm.traces import printable
 
 _WIDTH = 120
 """Lines are broken so that they are not longer, where that is possible."""

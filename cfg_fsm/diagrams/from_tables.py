@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator
 from transitions import Machine
 from transitions.core import Transition
 
-from cfg_fsm import machines, tables
+from cfg_fsm import tables
 from cfg_fsm.diagrams.model import Cluster, Diagram, Edge, EdgeKind, Label, Node, NodeKind
+from cfg_fsm.engine import machines
 from cfg_fsm.errors import InvalidDefinition
 from cfg_fsm.states import MachineKind, Trigger
 from cfg_fsm.tables import Choice, CouplingRow, Row, Verdict

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from cfg_fsm.explore.history import History
+from cfg_fsm.engine.group import Companion, Group
+from cfg_fsm.engine.registry import Registry
 from cfg_fsm.explore.scenario import Scenario
-from cfg_fsm.explore.step import live_records, tombstones
-from cfg_fsm.group import Companion, Group
-from cfg_fsm.registry import Registry
+from cfg_fsm.rules.history import History
+from cfg_fsm.rules.step import live_records, tombstones
 
 _NO_LIMITS = (None, None, None, None)
 

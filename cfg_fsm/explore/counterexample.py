@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from cfg_fsm.engine.registry import Registry
 from cfg_fsm.explore import alphabet
-from cfg_fsm.explore.account import Foreseen
-from cfg_fsm.explore.engine import next_due
 from cfg_fsm.explore.environment import Signal
-from cfg_fsm.explore.history import History
+from cfg_fsm.explore.graph import next_due
 from cfg_fsm.explore.scenario import Scenario
 from cfg_fsm.explore.search import Violation
-from cfg_fsm.registry import Registry
+from cfg_fsm.rules.account import Foreseen
+from cfg_fsm.rules.history import History
 
 
 @dataclass(frozen=True, slots=True)

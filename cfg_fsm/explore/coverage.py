@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import groupby
 
-from cfg_fsm.audit.record import AuditRecord
+from cfg_fsm.engine.journal import AuditRecord
 from cfg_fsm.states import FailureReason
 from cfg_fsm.tables import COMPANION, COUPLING_ROWS, PARENT, ROWS
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from cfg_fsm.explore.coverage import Coverage
-from cfg_fsm.explore.engine import R5, R10, R12
-from cfg_fsm.explore.properties import PROPERTIES
+from cfg_fsm.explore.graph import R5, R10, R12
 from cfg_fsm.explore.search import Result
+from cfg_fsm.rules.checker import PROPERTIES
 
 
 def properties(result: Result) -> dict[str, str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
-from cfg_fsm.events import Limits
+from cfg_fsm.limits import Limits
 
 ROLES = ("a", "b", "c", "d")
 PARENTS = ("p", "q", "r")

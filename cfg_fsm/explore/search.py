@@ -14,8 +14,8 @@ from itertools import product
 
 from cfg_fsm.explore.alphabet import PASS
 from cfg_fsm.explore.coverage import Coverage
-from cfg_fsm.explore.engine import BrokenStep, Edge, EngineGraph
 from cfg_fsm.explore.environment import GroupState, Scheduler, Signal, unborn
+from cfg_fsm.explore.graph import BrokenStep, Edge, EngineGraph
 from cfg_fsm.explore.scenario import COUNTED, Scenario
 
 _EVERY = 64

@@ -16,7 +16,7 @@ from typing import Any
 
 from cfg_fsm import CfgCompanionTracker, Limits, Registry, events
 from cfg_fsm.audit.sinks import MemoryAudit
-from cfg_fsm.runner import ActionWriter, run_trace
+from cfg_fsm.trace.run import ActionWriter, run_trace
 from tests.bench import lives
 from tests.bench.measure import Ratio, paired, seconds, summary
 from tests.bench.original import original_class

@@ -1,0 +1,1 @@
+"""The engine: takes events in, moves machines, answers with actions. Sans-I/O."""

@@ -1,0 +1,478 @@
+"""One parent's engine: its record, its companions' records, and the join between them.
+
+A ``Group`` is the parent's record (what the parent machine moves) and owns the companions' records. It fires
+triggers, runs the coupling rows to a fixed point, and appends what the host has to do to a list of actions. It
+does not know the registry: ids and their release, limits of size, the heap of deadlines and tombstones are
+handled there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from cfg_fsm import tables
+from cfg_fsm.actions import AbortRequests, Action, FailParent, ForwardParent
+from cfg_fsm.engine.journal import Journal
+from cfg_fsm.engine.resolved import (
+    CLEAN_COMPANION,
+    CLEAN_PARENT,
+    COMPLETE,
+    COUPLED,
+    COUPLED_BY,
+    COUPLED_ROWS,
+    DEADLINES,
+    DEFER,
+    DONE,
+    ENABLED_BY,
+    FAIL,
+    FINAL_PARENT,
+    FINISH,
+    FORWARD,
+    INITIAL_COMPANION,
+    INITIAL_PARENT,
+    OPEN,
+    START,
+    CoupledRow,
+)
+from cfg_fsm.limits import Limits
+from cfg_fsm.states import FailureReason, Trigger
+from cfg_fsm.tables import DeadlineRow
+
+_NEVER = math.inf
+
+#: A stage's replica that a request runs on: ``(stage_id, replica_id)``.
+Replica = tuple[int, int]
+
+
+class Companion:
+    """A companion's record."""
+
+    __slots__ = ("group", "output", "replica", "request_id", "role", "seen", "since", "state")
+
+    machine = tables.COMPANION.value
+
+    def __init__(self, request_id: str, role: str, group: Group, now: float) -> None:
+        self.state = INITIAL_COMPANION
+        self.request_id = request_id
+        self.role = role
+        self.group = group
+        self.output: Any = None
+        self.replica: Replica | None = None
+        self.since = now
+        """When it entered its state, monotonic seconds."""
+        self.seen = now
+        """When it last gave a sign of life."""
+
+    @property
+    def parent_id(self) -> str:
+        """Id of the parent it belongs to."""
+        return self.group.request_id
+
+    @property
+    def life(self) -> int:
+        """Life of its group."""
+        return self.group.life
+
+
+class Cause(NamedTuple):
+    """Why something fails, while the failure runs through the group."""
+
+    reason: FailureReason
+    error: str
+    stage_id: int | None = None
+    error_type: str | None = None
+    status_code: int | None = None
+    lost: Replica | None = None
+    """The replica that is gone, and with it what ran there."""
+    stopped: bool = False
+    """Whether what fails does not run any more: it reported its own end, or its replica is gone."""
+
+
+class Due(NamedTuple):
+    """A deadline: when, whose, and which."""
+
+    when: float
+    record: Group | Companion
+    row: DeadlineRow
+
+
+class Group:
+    """A parent's record and engine, with its companions' records in role order."""
+
+    __slots__ = (
+        "alarm",
+        "announced",
+        "companions",
+        "context",
+        "engine_outputs",
+        "life",
+        "limits",
+        "own_limits",
+        "reason",
+        "registered_at",
+        "replica",
+        "request_id",
+        "sealed",
+        "seq",
+        "since",
+        "stage_id",
+        "state",
+        "streaming",
+    )  # fmt: skip
+
+    machine = tables.PARENT.value
+    role: None = None
+
+    def __init__(
+        self,
+        request_id: str,
+        life: int,
+        seq: int,
+        now: float,
+        announced: bool,
+        streaming: bool,
+        own_limits: Limits | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self.state = INITIAL_PARENT
+        self.request_id = request_id
+        self.life = life
+        self.seq = seq
+        self.companions: tuple[Companion, ...] = ()
+        """In role order. A few at most, so a tuple is smaller and no slower to search than a dictionary."""
+        self.announced = announced
+        """Whether the registration named the companions."""
+        self.sealed = announced
+        self.streaming = streaming
+        self.own_limits = own_limits
+        """The limits that came with the registration."""
+        self.limits = limits
+        """The limits in force if one of them bounds time, else ``None``."""
+        self.replica: Replica | None = None
+        self.registered_at = self.since = now
+        """When the parent entered its state; while deferred, when the current wait began."""
+        self.stage_id: int | None = None
+        """The stage of its last output."""
+        self.engine_outputs: Any = None
+        self.context: Any = None
+        self.reason: FailureReason | None = None
+        """Why it failed."""
+        self.alarm = _NEVER
+
+    @property
+    def group(self) -> Group:
+        """Itself, so that a parent and a companion are asked alike."""
+        return self
+
+    @property
+    def parent_id(self) -> str:
+        """Its own id, likewise."""
+        return self.request_id
+
+    # -- what the registry asks ---------------------------------------------------------------------------
+
+    def members(self) -> list[Group | Companion]:
+        """The parent's record, then the companions' in role order."""
+        return [self, *self.companions]
+
+    def roles(self) -> dict[str, str]:
+        """``{role: companion id}`` in role order, a new dictionary."""
+        roles = {}
+        for companion in self.companions:
+            roles[companion.role] = companion.request_id
+        return roles
+
+    def all_done(self) -> bool:
+        """Whether every companion is done."""
+        for companion in self.companions:  # noqa: SIM110 - a third of the time of all(...)
+            if companion.state not in DONE:
+                return False
+        return True
+
+    def missing(self) -> dict[str, str]:
+        """``{role: companion id}`` of the outputs that the bundle lacks, in role order."""
+        return {c.role: c.request_id for c in self.companions if c.state not in DONE}
+
+    @property
+    def ended(self) -> bool:
+        """Whether all machines of the group are cleaned."""
+        return self.state == FINAL_PARENT
+
+    def deadlines(self, record: Group | Companion) -> list[Due]:
+        """The deadlines that ``record`` has in its state."""
+        found: list[Due] = []
+        if self.limits is not None:
+            for row in DEADLINES.get((record.machine, record.state), ()):
+                limit = getattr(self.limits, row.limit)
+                if limit is not None:
+                    found.append(Due(getattr(record, row.since) + limit, record, row))
+        return found
+
+    def first_due(self) -> Due | None:
+        """The earliest deadline of the group. Of equal ones the parent's, in the order of the table, then the
+        companions' in role order."""
+        every = [due for record in self.members() for due in self.deadlines(record)]
+        return min(every, key=lambda due: due.when, default=None)
+
+    def earliest(self) -> float:
+        """When the earliest deadline comes; infinity: there is none."""
+        due = self.first_due()
+        return math.inf if due is None else due.when
+
+    def copy(self) -> Group:
+        """An independent group in the same state, with records of its own; payloads are shared."""
+        twin = _twin(self)
+        twin.companions = tuple(_twin(companion) for companion in self.companions)
+        for companion in twin.companions:
+            companion.group = twin
+        return twin
+
+    # -- what events do -----------------------------------------------------------------------------------
+
+    def announce(self, companions: dict[str, str], now: float) -> None:
+        """The companions that the registration names, ``{role: id}``."""
+        made = []
+        for role, companion_id in companions.items():
+            made.append(Companion(companion_id, role, self, now))
+        self.companions = tuple(made)
+
+    def join(self, role: str, companion_id: str, now: float) -> Companion:
+        """A new companion in ``role``, after those that are there."""
+        companion = Companion(companion_id, role, self, now)
+        self.companions += (companion,)
+        return companion
+
+    def in_role(self, role: str) -> Companion | None:
+        """The companion that has this role."""
+        for companion in self.companions:
+            if companion.role == role:
+                return companion
+        return None
+
+    def seal(self, now: float, journal: Journal | None, actions: list[Action]) -> None:
+        """Close the set of companions."""
+        self.sealed = True
+        self._settle(COUPLED[self.sealed][self.state], None, now, journal, actions)
+
+    def start(
+        self, record: Group | Companion, replica: Replica | None, now: float, journal: Journal | None
+    ) -> None:
+        """``record`` runs on ``replica``."""
+        START[record.machine](record, now, journal)
+        record.replica = replica
+        if record is not self:
+            record.seen = now  # type: ignore[union-attr]
+
+    def progress(self, record: Group | Companion, now: float) -> None:
+        """``record`` gave a sign of life. Only a companion's counts for a limit."""
+        if record is not self:
+            record.seen = now  # type: ignore[union-attr]
+
+    def defer(
+        self,
+        stage_id: int,
+        engine_outputs: Any,
+        context: Any,
+        now: float,
+        journal: Journal | None,
+        actions: list[Action],
+    ) -> None:
+        """The parent's own output is here; it replaces one that still waits."""
+        source = self.state
+        DEFER(self, now, journal)
+        rows = ENABLED_BY[self.sealed][source][self.state]
+        self.stage_id, self.engine_outputs, self.context = stage_id, engine_outputs, context
+        if rows:
+            self._settle(rows, None, now, journal, actions)
+
+    def complete(
+        self, companion: Companion, output: Any, now: float, journal: Journal | None, actions: list[Action]
+    ) -> None:
+        """The companion's output is here: stored and marked in one step (R6)."""
+        COMPLETE(companion, now, journal)
+        companion.output = output
+        rows = COUPLED_BY[self.sealed][companion.state][self.state]
+        if rows:
+            self._settle(rows, None, now, journal, actions)
+
+    def fail(
+        self,
+        record: Group | Companion,
+        cause: Cause,
+        now: float,
+        journal: Journal | None,
+        actions: list[Action],
+    ) -> None:
+        """``record`` fails, and with it the group."""
+        if isinstance(record, Companion):
+            FAIL[record.machine](record, now, journal, cause.reason)
+        else:
+            self._fail_parent(None, cause, now, journal, actions)
+        self._settle(COUPLED[self.sealed][self.state], cause, now, journal, actions)
+
+    def hand_over(self, now: float, journal: Journal | None, reason: FailureReason | None = None) -> None:
+        """The parent's output goes to the host. ``reason``: why, if not for a complete bundle."""
+        FORWARD(self, now, journal, reason)
+        # The host has it now. The companions' outputs stay: a streaming parent is forwarded with them again.
+        self.engine_outputs = self.context = None
+
+    def supersede(self, old: Companion, companion_id: str, now: float, journal: Journal | None) -> Companion:
+        """A new companion takes the role of an old one, which fails and leaves the group."""
+        if old.state in OPEN:
+            FAIL[old.machine](old, now, journal, FailureReason.SUPERSEDED)
+        CLEAN_COMPANION(old, now, journal)
+        companion = Companion(companion_id, old.role, self, now)
+        self.companions = tuple(companion if one is old else one for one in self.companions)
+        return companion
+
+    def finish(self, now: float, journal: Journal | None, actions: list[Action] | None) -> None:
+        """The downstream stages are over with the parent. ``actions``: ``None`` if nobody is to carry them out."""
+        if actions is None:
+            actions = []
+        else:
+            self._abort(self._open(None), actions)
+        FINISH(self, now, journal)
+        self._settle(COUPLED[self.sealed][self.state], None, now, journal, actions)
+
+    # -- the coupling rows --------------------------------------------------------------------------------
+
+    def _settle(
+        self,
+        rows: tuple[CoupledRow, ...],
+        cause: Cause | None,
+        now: float,
+        journal: Journal | None,
+        actions: list[Action],
+    ) -> None:
+        """Run the coupling rows to a fixed point; ``rows`` are those that what just happened may satisfy."""
+        while rows:
+            for row in rows:
+                states = row.companions
+                found: list[Companion] = []
+                if row.every:
+                    for companion in self.companions:
+                        if companion.state not in states:
+                            break
+                    else:
+                        break
+                else:
+                    for companion in self.companions:
+                        if companion.state in states:
+                            found.append(companion)
+                    if found:
+                        break
+            else:
+                return
+            _EFFECT_OF[row](self, row, found, cause, now, journal, actions)
+            rows = COUPLED[self.sealed][self.state]
+
+    # The effects of the rows. All have the signature of ``_Effect``.
+
+    def _forward(
+        self, _: Any, __: Any, ___: Any, now: float, journal: Journal | None, actions: list[Action]
+    ) -> None:
+        assert self.stage_id is not None  # set by the defer that every forward follows
+        roles, outputs = {}, []
+        for companion in self.companions:
+            roles[companion.role] = companion.request_id
+            outputs.append(companion.output)
+        action = ForwardParent(
+            self.request_id, self.life, self.stage_id, self.engine_outputs, roles, outputs, self.context
+        )
+        self.hand_over(now, journal)
+        actions.append(action)
+
+    def _fail_because_of(
+        self,
+        _: Any,
+        found: Sequence[Companion],
+        cause: Cause | None,
+        now: float,
+        journal: Journal | None,
+        actions: list[Action],
+    ) -> None:
+        assert cause is not None  # a companion fails only in a step that has a cause
+        self._fail_parent(found[0], cause, now, journal, actions)
+
+    def _fail_companions(
+        self, row: CoupledRow, found: Sequence[Companion], _: Any, now: float, journal: Journal | None, __: Any
+    ) -> None:
+        for companion in found:
+            FAIL[companion.machine](companion, now, journal, row.reason)
+
+    def _clean(self, _: Any, __: Any, ___: Any, now: float, journal: Journal | None, ____: Any) -> None:
+        CLEAN_PARENT(self, now, journal)
+        for companion in self.companions:
+            CLEAN_COMPANION(companion, now, journal)
+
+    def _fail_parent(
+        self,
+        companion: Companion | None,
+        cause: Cause,
+        now: float,
+        journal: Journal | None,
+        actions: list[Action],
+    ) -> None:
+        """The parent fails: by itself, or because ``companion`` did."""
+        reason = cause.reason
+        if companion is not None:
+            reason = tables.REASON_OF_PARENT.get(reason, reason)
+        still_runs = self._open(cause.lost, None if cause.stopped else companion)
+        if companion is not None or not cause.stopped:
+            still_runs.insert(0, self.request_id)
+        FAIL[self.machine](self, now, journal, reason)
+        self.reason = reason
+        if reason is not FailureReason.ABORTED:  # a client that aborted wants no failure
+            actions.append(
+                FailParent(
+                    self.request_id,
+                    self.life,
+                    self.stage_id if cause.stage_id is None else cause.stage_id,
+                    reason,
+                    cause.error,
+                    None if companion is None else companion.request_id,
+                    cause.error_type,
+                    cause.status_code,
+                )
+            )
+        self._abort(still_runs, actions)
+
+    def _open(self, lost: Replica | None, also: Companion | None = None) -> list[str]:
+        """Ids of the companions that may still run: not ended and not on the ``lost`` replica; and ``also``,
+        which has failed but was not stopped by what it failed for."""
+        ids = []
+        for companion in self.companions:
+            if companion is also or (companion.state in OPEN and (lost is None or companion.replica != lost)):
+                ids.append(companion.request_id)
+        return ids
+
+    @staticmethod
+    def _abort(request_ids: list[str], actions: list[Action]) -> None:
+        if request_ids:
+            actions.append(AbortRequests(request_ids))
+
+
+_R = TypeVar("_R", Group, Companion)
+
+
+def _twin(record: _R) -> _R:
+    """Another record with the same values."""
+    twin = record.__new__(type(record))
+    for name in type(record).__slots__:
+        setattr(twin, name, getattr(record, name))
+    return twin
+
+
+#: What a satisfied coupling row does: row, companions found, cause, now, journal, actions.
+_Effect: TypeAlias = Callable[
+    [Group, CoupledRow, Sequence[Companion], "Cause | None", float, "Journal | None", list[Action]], None
+]
+_EFFECTS: dict[tuple[str, Trigger], _Effect] = {
+    ("parent", Trigger.FORWARD): Group._forward,
+    ("parent", Trigger.FAIL): Group._fail_because_of,
+    ("companion", Trigger.FAIL): Group._fail_companions,
+    ("group", Trigger.CLEAN): Group._clean,
+}
+_EFFECT_OF: dict[CoupledRow, _Effect] = {row: _EFFECTS[row.fires] for row in COUPLED_ROWS}

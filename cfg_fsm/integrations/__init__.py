@@ -1,0 +1,1 @@
+"""The engine inside other software. Each needs an optional extra or none."""

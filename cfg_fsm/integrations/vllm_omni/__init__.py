@@ -1,0 +1,1 @@
+"""In vLLM-Omni: the drop-in tracker."""

@@ -1,0 +1,54 @@
+"""Limits: bounds in time and size, for a registry and for a single parent."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field
+
+#: A length of time in seconds, finite, greater than zero.
+Duration: TypeAlias = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+Count: TypeAlias = Annotated[int, Field(strict=True, ge=1)]
+
+
+class Limits(BaseModel):
+    """Bounds in time and size. All optional; without them nothing ends by itself.
+
+    In ``Registry(limits=...)`` they hold for every parent. The four times and ``max_companions_per_parent``
+    may also come with ``ParentRegistered.limits``: a value there replaces the registry's for that parent,
+    ``None`` leaves it. The other fields concern the registry as a whole and are read from its own limits only.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    deferred_s: Duration | None = None
+    """Seconds a parent may wait for its bundle, from the first defer of the current wait."""
+    silent_s: Duration | None = None
+    """Seconds a running companion may give no sign of life, from its start or last progress."""
+    start_s: Duration | None = None
+    """Seconds a companion may stay registered without a start, from its registration."""
+    total_s: Duration | None = None
+    """Seconds a parent may live, from its registration."""
+    max_requests: Count | None = None
+    """How many requests, parents and companions counted, may be live at once."""
+    max_companions_per_parent: Count | None = None
+    """How many companions one parent may have."""
+    tombstones: Annotated[int, Field(strict=True, ge=0)] = 65_536
+    """How many ended ids are remembered."""
+    tombstone_s: Duration | None = 600.0
+    """Seconds an ended id is remembered; ``None``: until ``tombstones`` pushes it out."""
+
+    def with_overrides(self, own: Limits | None) -> Limits:
+        """These limits with the values that a parent brought in their place."""
+        if own is None:
+            return self
+        return self.model_copy(update={k: v for k in _PER_PARENT if (v := getattr(own, k)) is not None})
+
+    @property
+    def bounds_time(self) -> bool:
+        """Whether any of the four times is set."""
+        return any(getattr(self, name) is not None for name in _TIMES)
+
+
+_TIMES = ("deferred_s", "silent_s", "start_s", "total_s")
+_PER_PARENT = (*_TIMES, "max_companions_per_parent")

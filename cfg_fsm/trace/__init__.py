@@ -1,0 +1,1 @@
+"""Traces: reading recorded events, running them, summing up."""
