@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
+from cfg_fsm.payload import describe_payload
 from cfg_fsm.states import FailureReason
 
 Disposition: TypeAlias = Literal["accepted", "ignored", "rejected"]
@@ -26,6 +27,14 @@ class _Imperative:
             shape[item.name] = getattr(self, item.name)
         return shape
 
+    def log_body(self) -> dict[str, Any]:
+        """The same for the audit: of payloads only type and size, and containers of its own."""
+        return self.to_dict()
+
+    def log_reason(self) -> str | None:
+        """The reason that an audit record of it names."""
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class ForwardParent(_Imperative):
@@ -43,6 +52,19 @@ class ForwardParent(_Imperative):
     companion_outputs: list[Any] = field(repr=False)
     """One output for every role, in the same order."""
     context: Any = field(repr=False)
+
+    def log_body(self) -> dict[str, Any]:
+        """See ``_Imperative``."""
+        return {
+            "type": self.type,
+            "parent_id": self.parent_id,
+            "life": self.life,
+            "stage_id": self.stage_id,
+            "engine_outputs": describe_payload(self.engine_outputs),
+            "companion_request_ids": self.companion_request_ids.copy(),
+            "companion_outputs": [describe_payload(output) for output in self.companion_outputs],
+            "context": describe_payload(self.context),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +90,10 @@ class FailParent(_Imperative):
         shape["reason"] = self.reason.value
         return shape
 
+    def log_reason(self) -> str | None:
+        """See ``_Imperative``."""
+        return self.reason.value
+
 
 @dataclass(frozen=True, slots=True)
 class AbortRequests(_Imperative):
@@ -76,6 +102,10 @@ class AbortRequests(_Imperative):
     type: ClassVar[str] = "abort_requests"
 
     request_ids: list[str]
+
+    def log_body(self) -> dict[str, Any]:
+        """See ``_Imperative``."""
+        return {"type": self.type, "request_ids": self.request_ids.copy()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +116,10 @@ class ReleaseRequests(_Imperative):
 
     request_ids: list[str]
 
+    def log_body(self) -> dict[str, Any]:
+        """See ``_Imperative``."""
+        return {"type": self.type, "request_ids": self.request_ids.copy()}
+
 
 @dataclass(frozen=True, slots=True)
 class AcknowledgeAbort(_Imperative):
@@ -95,6 +129,10 @@ class AcknowledgeAbort(_Imperative):
 
     outcomes: dict[str, AbortOutcome]
     """What became of each id, in the order of first mention."""
+
+    def log_body(self) -> dict[str, Any]:
+        """See ``_Imperative``."""
+        return {"type": self.type, "outcomes": self.outcomes.copy()}
 
 
 Action: TypeAlias = ForwardParent | FailParent | AbortRequests | ReleaseRequests | AcknowledgeAbort

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter
 from pydantic_core import PydanticCustomError, ValidationError
 
 from cfg_fsm.limits import Limits
+from cfg_fsm.payload import describe_payload
 
 
 def _writable(text: str) -> str:
@@ -53,30 +54,51 @@ class EventBase(BaseModel):
     at: Seconds | None = None
     """When it happened, in monotonic seconds. ``None``: the registry's current time, which never goes back."""
 
+    def head(self) -> Head:
+        """What an audit record of it says before its body: the ids, role and life that it names."""
+        return _NOBODY
+
     def log_body(self) -> dict[str, Any]:
         """The event as plain data for the audit: every field but ``at`` that is not ``None``, and for each
         payload only its type and, where it has one, its length."""
-        body: dict[str, Any] = {"type": self.type}  # type: ignore[attr-defined]
-        for name, value in self.__dict__.items():
-            if name in self.payload_fields:
-                body[name] = describe_payload(value)
-            elif isinstance(value, BaseModel):
-                body[name] = value.model_dump(exclude_none=True, exclude_unset=True)
-            elif value is not None and name not in ("type", "at"):
-                body[name] = value.copy() if isinstance(value, dict | list) else value
+        values = self.__dict__
+        body: dict[str, Any] = {}
+        for name, shown in self._logged:
+            value = values[name]
+            if shown is not None:
+                value = shown(value)
+            if value is not None:
+                body[name] = value
         return body
 
+    #: Fields in the order in which they are logged, and how each is shown; ``None``: as it is.
+    _logged: ClassVar[tuple[tuple[str, Callable[[Any], Any] | None], ...]] = ()
 
-#: The name of a class, whatever its metaclass makes of ``__name__``.
-_name_of: Callable[[type], str] = type.__dict__["__name__"].__get__
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        cls._logged = tuple(
+            (name, describe_payload if name in cls.payload_fields else _SHOWN.get(name))
+            for name in ("type", *(name for name in cls.model_fields if name not in ("type", "at")))
+            if name in cls.model_fields
+        )
 
 
-def describe_payload(value: object) -> dict[str, Any]:
-    """``{"type": ..., "size": ...}`` of a payload; ``size`` only for built-in containers and strings."""
-    described: dict[str, Any] = {"type": _name_of(type(value))}
-    if type(value) in (str, bytes, list, tuple, dict, set, frozenset):
-        described["size"] = len(value)  # type: ignore[arg-type]
-    return described
+#: Request, parent, role, life.
+Head: TypeAlias = tuple[str | None, str | None, str | None, int | None]
+_NOBODY: Head = (None, None, None, None)
+
+
+def _copied(value: Any) -> Any:
+    """A container of the host's own, which it may change later."""
+    return None if value is None else value.copy()
+
+
+def _dumped(limits: Limits | None) -> Any:
+    return None if limits is None else limits.model_dump(exclude_none=True, exclude_unset=True)
+
+
+#: How fields are logged that are not shown as they are.
+_SHOWN: dict[str, Callable[[Any], Any]] = {"companions": _copied, "request_ids": _copied, "limits": _dumped}
 
 
 class LifeEvent(EventBase):
@@ -100,6 +122,10 @@ class ParentRegistered(LifeEvent):
     limits: Limits | None = None
     """Values that replace the registry's limits for this parent."""
 
+    def head(self) -> Head:
+        """See ``EventBase.head``."""
+        return self.parent_id, self.parent_id, None, self.life
+
 
 class CompanionRegistered(LifeEvent):
     """A companion was made: it joins an unsealed group or confirms that it was announced."""
@@ -111,6 +137,10 @@ class CompanionRegistered(LifeEvent):
     role: Role
     companion_id: RequestId
 
+    def head(self) -> Head:
+        """See ``EventBase.head``."""
+        return self.companion_id, self.parent_id, self.role, self.life
+
 
 class CompanionsSealed(LifeEvent):
     """No further companion will join the group."""
@@ -119,6 +149,10 @@ class CompanionsSealed(LifeEvent):
 
     type: Literal["companions_sealed"] = "companions_sealed"
     parent_id: RequestId
+
+    def head(self) -> Head:
+        """See ``EventBase.head``."""
+        return self.parent_id, self.parent_id, None, self.life
 
 
 class RequestStarted(LifeEvent):
@@ -131,6 +165,10 @@ class RequestStarted(LifeEvent):
     stage_id: Index = 0
     replica_id: Index | None = None
 
+    def head(self) -> Head:
+        """See ``EventBase.head``."""
+        return self.request_id, None, None, self.life
+
 
 class RequestProgressed(LifeEvent):
     """A sign of life (heartbeat)."""
@@ -140,6 +178,10 @@ class RequestProgressed(LifeEvent):
     type: Literal["request_progressed"] = "request_progressed"
     request_id: RequestId
 
+    def head(self) -> Head:
+        """See ``EventBase.head``."""
+        return self.request_id, None, None, self.life
+
 
 class KvReady(LifeEvent):
     """The request's KV cache can be transferred. Progress, never completion (R6)."""
@@ -148,6 +190,10 @@ class KvReady(LifeEvent):
 
     type: Literal["kv_ready"] = "kv_ready"
     request_id: RequestId
+
+    def head(self) -> Head:
+        """See ``EventBase.head``."""
+        return self.request_id, None, None, self.life
 
 
 class ParentOutputReady(LifeEvent):
@@ -170,6 +216,10 @@ class ParentOutputReady(LifeEvent):
         """True unless it is a segment: then more follows."""
         return not self.segment
 
+    def head(self) -> Head:
+        """See ``EventBase.head``."""
+        return self.parent_id, self.parent_id, None, self.life
+
 
 class CompanionOutputReady(LifeEvent):
     """A companion ended: with its output, or with a finish reason that is a failure (``abort``, ``error``)."""
@@ -186,6 +236,10 @@ class CompanionOutputReady(LifeEvent):
     def is_terminal(self) -> bool:
         """True."""
         return True
+
+    def head(self) -> Head:
+        """See ``EventBase.head``."""
+        return self.companion_id, None, None, self.life
 
 
 class RequestFailed(LifeEvent):
@@ -206,12 +260,20 @@ class RequestFailed(LifeEvent):
         """True."""
         return True
 
+    def head(self) -> Head:
+        """See ``EventBase.head``."""
+        return self.request_id, None, None, self.life
+
 
 class RequestsAborted(LifeEvent):
     """The client wants these requests to end."""
 
     type: Literal["requests_aborted"] = "requests_aborted"
     request_ids: Annotated[list[RequestId], Field(strict=True)]
+
+    def head(self) -> Head:
+        """See ``EventBase.head``."""
+        return None, None, None, self.life
 
 
 class ReplicaLost(LifeEvent):
@@ -221,6 +283,10 @@ class ReplicaLost(LifeEvent):
     stage_id: Index
     replica_id: Index
     error: Text = ""
+
+    def head(self) -> Head:
+        """See ``EventBase.head``."""
+        return None, None, None, self.life
 
 
 class ForwardRejected(LifeEvent):
@@ -232,6 +298,10 @@ class ForwardRejected(LifeEvent):
     parent_id: RequestId
     error: Text
 
+    def head(self) -> Head:
+        """See ``EventBase.head``."""
+        return self.parent_id, self.parent_id, None, self.life
+
 
 class ParentFinished(LifeEvent):
     """The downstream stages are over with the parent."""
@@ -241,30 +311,18 @@ class ParentFinished(LifeEvent):
     type: Literal["parent_finished"] = "parent_finished"
     parent_id: RequestId
 
+    def head(self) -> Head:
+        """See ``EventBase.head``."""
+        return self.parent_id, self.parent_id, None, self.life
+
 
 class ClockTicked(EventBase):
     """Time went on. The only event in which deadlines end parents."""
 
     type: Literal["clock_ticked"] = "clock_ticked"
     at: Seconds
-
-
-EVENT_MODELS: tuple[type[EventBase], ...] = (
-    ParentRegistered,
-    CompanionRegistered,
-    CompanionsSealed,
-    RequestStarted,
-    RequestProgressed,
-    KvReady,
-    ParentOutputReady,
-    CompanionOutputReady,
-    RequestFailed,
-    RequestsAborted,
-    ReplicaLost,
-    ForwardRejected,
-    ParentFinished,
-    ClockTicked,
-)
+    life: ClassVar[None] = None
+    """It is about no life in particular."""
 
 
 def type_of(model: type[EventBase]) -> str:
@@ -288,6 +346,8 @@ Event: TypeAlias = (
     | ParentFinished
     | ClockTicked
 )
+
+EVENT_MODELS: tuple[type[EventBase], ...] = get_args(Event)
 
 _ADAPTER: TypeAdapter[Event] = TypeAdapter(
     Annotated[Event, Field(discriminator="type")], config=ConfigDict(hide_input_in_errors=True)

@@ -199,6 +199,15 @@ class Verdict(Enum):
     REJECTED = "rejected"
 
 
+class Subjects(Enum):
+    """Which requests an event is about. Each of them meets its own cell."""
+
+    ONE = "the request it names"
+    NAMED = "every request it names"
+    BOUND = "every request that is bound to the replica it names"
+    DUE = "every request whose deadline has come"
+
+
 class Choice(NamedTuple):
     """One possible answer of a cell."""
 
@@ -265,6 +274,7 @@ class _Event(NamedTuple):
     parent: _Block
     companion: _Block
     absent: Choice | Cell = _ignored(_I.UNKNOWN)
+    about: Subjects = Subjects.ONE
 
 
 _GONE: _Block = {_ENDED_COMPANION: _ignored(_I.ENDED)}
@@ -353,6 +363,7 @@ _EVENTS: dict[str, _Event] = {
     "requests_aborted": _Event(
         parent={LIVE_PARENT: _moves(_T.FAIL), _ENDED_PARENT: _ignored(_I.ENDED)},
         companion={OPEN_COMPANION: _moves(_T.FAIL), (C.DONE,): _ignored(_I.ALREADY_DONE), **_GONE},
+        about=Subjects.NAMED,
     ),
     "replica_lost": _Event(
         parent={
@@ -365,6 +376,7 @@ _EVENTS: dict[str, _Event] = {
             (C.REGISTERED, C.DONE, *_ENDED_COMPANION): _ignored(_I.NOTHING_BOUND),
         },
         absent=_ignored(_I.NOTHING_BOUND),
+        about=Subjects.BOUND,
     ),
     "forward_rejected": _Event(
         parent={
@@ -389,6 +401,7 @@ _EVENTS: dict[str, _Event] = {
             (C.DONE, *_ENDED_COMPANION): _stays(),
         },
         absent=_stays(),
+        about=Subjects.DUE,
     ),
 }
 
@@ -399,6 +412,7 @@ class Classification(NamedTuple):
     parent: dict[str, Cell]
     companion: dict[str, Cell]
     absent: Cell
+    about: Subjects = Subjects.ONE
 
 
 def _cell(choice: Choice | Cell) -> Cell:
@@ -416,6 +430,6 @@ def _spread(block: _Block) -> dict[str, Cell]:
 
 
 CLASSIFICATION: dict[str, Classification] = {
-    name: Classification(_spread(event.parent), _spread(event.companion), _cell(event.absent))
+    name: Classification(_spread(event.parent), _spread(event.companion), _cell(event.absent), event.about)
     for name, event in _EVENTS.items()
 }

@@ -27,15 +27,17 @@ ROOMS = {
 #: Inside the two rooms that everything stands on: from the bottom to the top. A module may import those of lower
 #: floors, and none of its own.
 FLOORS = {
-    "": [{"errors", "states", "limits"}, {"events", "actions", "tables", "lines"}],
+    "": [{"errors", "states", "limits", "payload"}, {"events", "actions", "tables", "lines"}],
     "engine": [
-        {"journal", "validate"},
-        {"machines", "deadlines", "tombstones"},
+        {"journal", "validate", "deadlines", "tombstones"},
+        {"step"},
+        {"machines"},
         {"resolved"},
         {"group"},
         {"ledger", "messages", "views"},
         {"admission"},
         {"handlers"},
+        {"routes"},
         {"registry"},
     ],
 }

@@ -425,7 +425,7 @@ def test_the_guard_for_deadlines_says_what_the_heap_of_deadlines_does(kind, stat
         host = bring(kind, state, attempt)
         host.send(beat("nobody", at=attempt.event.at))  # time goes on, and nobody looks at the deadlines yet
         record = live_records(host.registry)["p" if kind == "parent" else "a"]
-        assert handlers.GUARDS["due"](host.registry._books, record, attempt.event) is ("due" in attempt.holds)
+        assert handlers.GUARDS["due"](host.registry._ledger, record, attempt.event) is ("due" in attempt.holds)
 
 
 def test_a_guard_of_a_row_is_an_attribute_of_its_record():

@@ -9,19 +9,17 @@ handled there.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from cfg_fsm import tables
-from cfg_fsm.actions import AbortRequests, Action, FailParent, ForwardParent
-from cfg_fsm.engine.journal import Journal
+from cfg_fsm.actions import FailParent, ForwardParent
 from cfg_fsm.engine.resolved import (
     CLEAN_COMPANION,
     CLEAN_PARENT,
     COMPLETE,
     COUPLED,
     COUPLED_BY,
-    COUPLED_ROWS,
     DEADLINES,
     DEFER,
     DONE,
@@ -35,15 +33,15 @@ from cfg_fsm.engine.resolved import (
     OPEN,
     START,
     CoupledRow,
+    RowEffect,
+    bind_effects,
 )
+from cfg_fsm.engine.step import Cause, Replica, Step
 from cfg_fsm.limits import Limits
 from cfg_fsm.states import FailureReason, Trigger
 from cfg_fsm.tables import DeadlineRow
 
 _NEVER = math.inf
-
-#: A stage's replica that a request runs on: ``(stage_id, replica_id)``.
-Replica = tuple[int, int]
 
 
 class Companion:
@@ -74,20 +72,6 @@ class Companion:
     def life(self) -> int:
         """Life of its group."""
         return self.group.life
-
-
-class Cause(NamedTuple):
-    """Why something fails, while the failure runs through the group."""
-
-    reason: FailureReason
-    error: str
-    stage_id: int | None = None
-    error_type: str | None = None
-    status_code: int | None = None
-    lost: Replica | None = None
-    """The replica that is gone, and with it what ran there."""
-    stopped: bool = False
-    """Whether what fails does not run any more: it reported its own end, or its replica is gone."""
 
 
 class Due(NamedTuple):
@@ -251,101 +235,85 @@ class Group:
                 return companion
         return None
 
-    def seal(self, now: float, journal: Journal | None, actions: list[Action]) -> None:
+    def seal(self, step: Step) -> None:
         """Close the set of companions."""
         self.sealed = True
-        self._settle(COUPLED[self.sealed][self.state], None, now, journal, actions)
+        self._settle(COUPLED[self.sealed][self.state], step)
 
-    def start(
-        self, record: Group | Companion, replica: Replica | None, now: float, journal: Journal | None
-    ) -> None:
+    def start(self, record: Group | Companion, replica: Replica | None, step: Step) -> None:
         """``record`` runs on ``replica``."""
-        START[record.machine](record, now, journal)
+        START[record.machine](record, step)
         record.replica = replica
         if record is not self:
-            record.seen = now  # type: ignore[union-attr]
+            record.seen = step.now  # type: ignore[union-attr]
 
-    def progress(self, record: Group | Companion, now: float) -> None:
+    def progress(self, record: Group | Companion, step: Step) -> None:
         """``record`` gave a sign of life. Only a companion's counts for a limit."""
         if record is not self:
-            record.seen = now  # type: ignore[union-attr]
+            record.seen = step.now  # type: ignore[union-attr]
 
-    def defer(
-        self,
-        stage_id: int,
-        engine_outputs: Any,
-        context: Any,
-        now: float,
-        journal: Journal | None,
-        actions: list[Action],
-    ) -> None:
+    def defer(self, stage_id: int, engine_outputs: Any, context: Any, step: Step) -> None:
         """The parent's own output is here; it replaces one that still waits."""
         source = self.state
-        DEFER(self, now, journal)
-        rows = ENABLED_BY[self.sealed][source][self.state]
         self.stage_id, self.engine_outputs, self.context = stage_id, engine_outputs, context
+        DEFER(self, step)
+        rows = ENABLED_BY[self.sealed][source][self.state]
         if rows:
-            self._settle(rows, None, now, journal, actions)
+            self._settle(rows, step)
 
-    def complete(
-        self, companion: Companion, output: Any, now: float, journal: Journal | None, actions: list[Action]
-    ) -> None:
+    def complete(self, companion: Companion, output: Any, step: Step) -> None:
         """The companion's output is here: stored and marked in one step (R6)."""
-        COMPLETE(companion, now, journal)
         companion.output = output
+        COMPLETE(companion, step)
         rows = COUPLED_BY[self.sealed][companion.state][self.state]
         if rows:
-            self._settle(rows, None, now, journal, actions)
+            self._settle(rows, step)
 
-    def fail(
-        self,
-        record: Group | Companion,
-        cause: Cause,
-        now: float,
-        journal: Journal | None,
-        actions: list[Action],
-    ) -> None:
+    def fail(self, record: Group | Companion, cause: Cause, step: Step) -> None:
         """``record`` fails, and with it the group."""
-        if isinstance(record, Companion):
-            FAIL[record.machine](record, now, journal, cause.reason)
+        step.cause = cause
+        if step.heard:
+            step.running = self._running(cause.gone)
+        if record is self:
+            self._fail_parent(None, step)
         else:
-            self._fail_parent(None, cause, now, journal, actions)
-        self._settle(COUPLED[self.sealed][self.state], cause, now, journal, actions)
+            FAIL[record.machine](record, step, cause.reason)
+        self._settle(COUPLED[self.sealed][self.state], step)
+        step.cause = None  # it knows records: nothing of the group is left when it has ended (R7)
 
-    def hand_over(self, now: float, journal: Journal | None, reason: FailureReason | None = None) -> None:
+    def finish(self, step: Step) -> None:
+        """The downstream stages are over with the parent."""
+        if step.heard:
+            step.abort(self._running((self,)))
+        FINISH(self, step)
+        self._settle(COUPLED[self.sealed][self.state], step)
+
+    def hand_over(self, step: Step, reason: FailureReason | None = None) -> None:
         """The parent's output goes to the host. ``reason``: why, if not for a complete bundle."""
-        FORWARD(self, now, journal, reason)
+        FORWARD(self, step, reason)
         # The host has it now. The companions' outputs stay: a streaming parent is forwarded with them again.
         self.engine_outputs = self.context = None
 
-    def supersede(self, old: Companion, companion_id: str, now: float, journal: Journal | None) -> Companion:
+    def supersede(self, old: Companion, companion_id: str, step: Step) -> Companion:
         """A new companion takes the role of an old one, which fails and leaves the group."""
         if old.state in OPEN:
-            FAIL[old.machine](old, now, journal, FailureReason.SUPERSEDED)
-        CLEAN_COMPANION(old, now, journal)
-        companion = Companion(companion_id, old.role, self, now)
+            FAIL[old.machine](old, step, FailureReason.SUPERSEDED)
+        CLEAN_COMPANION(old, step)
+        companion = Companion(companion_id, old.role, self, step.now)
         self.companions = tuple(companion if one is old else one for one in self.companions)
         return companion
 
-    def finish(self, now: float, journal: Journal | None, actions: list[Action] | None) -> None:
-        """The downstream stages are over with the parent. ``actions``: ``None`` if nobody is to carry them out."""
-        if actions is None:
-            actions = []
-        else:
-            self._abort(self._open(None), actions)
-        FINISH(self, now, journal)
-        self._settle(COUPLED[self.sealed][self.state], None, now, journal, actions)
+    def _running(self, gone: Collection[Group | Companion]) -> list[str]:
+        """Ids of those that may still run, the parent first: the parent and the open companions, less ``gone``."""
+        ids = [] if self in gone else [self.request_id]
+        for companion in self.companions:
+            if companion.state in OPEN and companion not in gone:
+                ids.append(companion.request_id)
+        return ids
 
     # -- the coupling rows --------------------------------------------------------------------------------
 
-    def _settle(
-        self,
-        rows: tuple[CoupledRow, ...],
-        cause: Cause | None,
-        now: float,
-        journal: Journal | None,
-        actions: list[Action],
-    ) -> None:
+    def _settle(self, rows: tuple[CoupledRow, ...], step: Step) -> None:
         """Run the coupling rows to a fixed point; ``rows`` are those that what just happened may satisfy."""
         while rows:
             for row in rows:
@@ -365,93 +333,61 @@ class Group:
                         break
             else:
                 return
-            _EFFECT_OF[row](self, row, found, cause, now, journal, actions)
+            row.effect(self, row, found, step)
             rows = COUPLED[self.sealed][self.state]
 
-    # The effects of the rows. All have the signature of ``_Effect``.
+    # The effects of the rows. All have the signature of ``RowEffect``.
 
-    def _forward(
-        self, _: Any, __: Any, ___: Any, now: float, journal: Journal | None, actions: list[Action]
-    ) -> None:
+    def _forward(self, row: CoupledRow, found: Sequence[Companion], step: Step) -> None:
         assert self.stage_id is not None  # set by the defer that every forward follows
         roles, outputs = {}, []
         for companion in self.companions:
             roles[companion.role] = companion.request_id
             outputs.append(companion.output)
-        action = ForwardParent(
-            self.request_id, self.life, self.stage_id, self.engine_outputs, roles, outputs, self.context
+        step.forwards += 1
+        step.say(
+            ForwardParent(
+                self.request_id, self.life, self.stage_id, self.engine_outputs, roles, outputs, self.context
+            )
         )
-        self.hand_over(now, journal)
-        actions.append(action)
+        self.hand_over(step)
 
-    def _fail_because_of(
-        self,
-        _: Any,
-        found: Sequence[Companion],
-        cause: Cause | None,
-        now: float,
-        journal: Journal | None,
-        actions: list[Action],
-    ) -> None:
-        assert cause is not None  # a companion fails only in a step that has a cause
-        self._fail_parent(found[0], cause, now, journal, actions)
+    def _fail_because_of(self, row: CoupledRow, found: Sequence[Companion], step: Step) -> None:
+        self._fail_parent(found[0], step)
 
-    def _fail_companions(
-        self, row: CoupledRow, found: Sequence[Companion], _: Any, now: float, journal: Journal | None, __: Any
-    ) -> None:
+    def _fail_companions(self, row: CoupledRow, found: Sequence[Companion], step: Step) -> None:
         for companion in found:
-            FAIL[companion.machine](companion, now, journal, row.reason)
+            FAIL[companion.machine](companion, step, row.reason)
 
-    def _clean(self, _: Any, __: Any, ___: Any, now: float, journal: Journal | None, ____: Any) -> None:
-        CLEAN_PARENT(self, now, journal)
+    def _clean(self, row: CoupledRow, found: Sequence[Companion], step: Step) -> None:
+        CLEAN_PARENT(self, step)
         for companion in self.companions:
-            CLEAN_COMPANION(companion, now, journal)
+            CLEAN_COMPANION(companion, step)
 
-    def _fail_parent(
-        self,
-        companion: Companion | None,
-        cause: Cause,
-        now: float,
-        journal: Journal | None,
-        actions: list[Action],
-    ) -> None:
+    def _fail_parent(self, companion: Companion | None, step: Step) -> None:
         """The parent fails: by itself, or because ``companion`` did."""
+        cause = step.cause
+        assert cause is not None  # nothing fails in a step without one
         reason = cause.reason
         if companion is not None:
             reason = tables.REASON_OF_PARENT.get(reason, reason)
-        still_runs = self._open(cause.lost, None if cause.stopped else companion)
-        if companion is not None or not cause.stopped:
-            still_runs.insert(0, self.request_id)
-        FAIL[self.machine](self, now, journal, reason)
-        self.reason = reason
-        if reason is not FailureReason.ABORTED:  # a client that aborted wants no failure
-            actions.append(
-                FailParent(
-                    self.request_id,
-                    self.life,
-                    self.stage_id if cause.stage_id is None else cause.stage_id,
-                    reason,
-                    cause.error,
-                    None if companion is None else companion.request_id,
-                    cause.error_type,
-                    cause.status_code,
+        if step.heard:
+            if reason is not FailureReason.ABORTED:  # a client that aborted wants no failure
+                step.say(
+                    FailParent(
+                        self.request_id,
+                        self.life,
+                        self.stage_id if cause.stage_id is None else cause.stage_id,
+                        reason,
+                        cause.error,
+                        None if companion is None else companion.request_id,
+                        cause.error_type,
+                        cause.status_code,
+                    )
                 )
-            )
-        self._abort(still_runs, actions)
-
-    def _open(self, lost: Replica | None, also: Companion | None = None) -> list[str]:
-        """Ids of the companions that may still run: not ended and not on the ``lost`` replica; and ``also``,
-        which has failed but was not stopped by what it failed for."""
-        ids = []
-        for companion in self.companions:
-            if companion is also or (companion.state in OPEN and (lost is None or companion.replica != lost)):
-                ids.append(companion.request_id)
-        return ids
-
-    @staticmethod
-    def _abort(request_ids: list[str], actions: list[Action]) -> None:
-        if request_ids:
-            actions.append(AbortRequests(request_ids))
+            step.abort(step.running)
+        self.reason = reason
+        FAIL[self.machine](self, step, reason)
 
 
 _R = TypeVar("_R", Group, Companion)
@@ -465,14 +401,11 @@ def _twin(record: _R) -> _R:
     return twin
 
 
-#: What a satisfied coupling row does: row, companions found, cause, now, journal, actions.
-_Effect: TypeAlias = Callable[
-    [Group, CoupledRow, Sequence[Companion], "Cause | None", float, "Journal | None", list[Action]], None
-]
-_EFFECTS: dict[tuple[str, Trigger], _Effect] = {
+#: What a satisfied coupling row does, by whose trigger it fires, and which.
+ROW_EFFECTS: dict[tuple[str, Trigger], RowEffect] = {
     ("parent", Trigger.FORWARD): Group._forward,
     ("parent", Trigger.FAIL): Group._fail_because_of,
     ("companion", Trigger.FAIL): Group._fail_companions,
     ("group", Trigger.CLEAN): Group._clean,
 }
-_EFFECT_OF: dict[CoupledRow, _Effect] = {row: _EFFECTS[row.fires] for row in COUPLED_ROWS}
+bind_effects(ROW_EFFECTS)

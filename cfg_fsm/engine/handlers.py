@@ -1,258 +1,215 @@
-"""What each event does: the classification of ``tables``, resolved once to functions.
+"""What events do: one effect for each event and trigger that a cell of the tables names.
 
-A *route* says how the events of one type are taken in. Those that name one request have cells and an effect;
-``dispatch`` finds the record and the cell, and calls ``refuse`` or the effect. The others (several requests, a
-replica, the clock) take themselves in.
+A cell of ``tables.CLASSIFICATION`` that moves or stays brings the effect of its event and its trigger; ``routes``
+looks it up at import, and refuses a cell without an effect as well as an effect without a cell.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import attrgetter
 from typing import Any, TypeAlias
 
 from cfg_fsm import events as ev
 from cfg_fsm import tables
-from cfg_fsm.actions import (
-    AbortOutcome,
-    AbortRequests,
-    AcknowledgeAbort,
-    Action,
-    Dispatched,
-    ReleaseRequests,
-    accepted,
-)
-from cfg_fsm.engine import admission as door
-from cfg_fsm.engine import messages as wording
-from cfg_fsm.engine.group import Cause, Companion, Group
-from cfg_fsm.engine.ledger import Books, Record, timed
-from cfg_fsm.events import LifeEvent
-from cfg_fsm.states import FailureReason, IgnoredReason
-from cfg_fsm.tables import Choice, Verdict
+from cfg_fsm.engine import admission, messages
+from cfg_fsm.engine.group import Companion
+from cfg_fsm.engine.ledger import Ledger, Record
+from cfg_fsm.engine.step import Cause
+from cfg_fsm.states import FailureReason, Trigger
 
-# ---------------------------------------------------------------------------
-# Events that name one request: what they do when they are not refused
-# ---------------------------------------------------------------------------
+#: Ledger, the live request's record (``None``: the event makes it), event. Returns the life that the answer names.
+Effect: TypeAlias = Callable[[Ledger, Any, Any], int]
+
+#: By type of the event, and by the trigger that its cell names; ``None``: it names none.
+EFFECTS: dict[tuple[str, Trigger | None], Effect] = {}
 
 
-def _register_parent(books: Books, _: Record | None, event: ev.ParentRegistered, __: Choice) -> Dispatched:
-    life = event.life
-    if life is None:
-        life = books.tombstones.last_life(event.parent_id) + 1
-    limits = books.timed if event.limits is None else timed(books.limits.with_overrides(event.limits))
-    announced = event.companions is not None
-    books.registered += 1
-    books.parents += 1
-    group = Group(
-        event.parent_id, life, books.registered, books.now, announced, event.streaming, event.limits, limits
+def _effect(event: str, trigger: Trigger | None = None) -> Callable[[Effect], Effect]:
+    def note(function: Effect) -> Effect:
+        EFFECTS[event, trigger] = function
+        return function
+
+    return note
+
+
+@_effect("parent_registered")
+def _register(ledger: Ledger, _: Record | None, event: ev.ParentRegistered) -> int:
+    group = ledger.open(
+        event.parent_id,
+        event.life,
+        announced=event.companions is not None,
+        streaming=event.streaming,
+        own=event.limits,
     )
     if event.companions:
-        group.announce(event.companions, books.now)
-    books.admit(group, *group.companions)
-    return accepted(life)
+        group.announce(event.companions, ledger.step.now)
+    ledger.admit(group, *group.companions)
+    return group.life
 
 
-def _register_companion(books: Books, record: Record, event: ev.CompanionRegistered, _: Choice) -> Dispatched:
-    books.admit(record.group.join(event.role, event.companion_id, books.now))
-    return accepted(record.life)
+@_effect("companion_registered")
+def _join(ledger: Ledger, record: Record, event: ev.CompanionRegistered) -> int:
+    ledger.admit(record.group.join(event.role, event.companion_id, ledger.step.now))
+    return record.life
 
 
-def _seal(books: Books, record: Record, _: ev.CompanionsSealed, __: Choice) -> Dispatched:
-    actions: list[Action] = []
-    record.group.seal(books.now, books.journal, actions)
-    return books.answer(record.group, actions) if actions else accepted(record.life)
+@_effect("companions_sealed")
+def _seal(ledger: Ledger, record: Record, _: ev.CompanionsSealed) -> int:
+    record.group.seal(ledger.step)
+    if ledger.step.actions:
+        ledger.conclude(record.group)
+    return record.life
 
 
-def _start(books: Books, record: Record, event: ev.RequestStarted, _: Choice) -> Dispatched:
+@_effect("request_started", Trigger.START)
+def _start(ledger: Ledger, record: Record, event: ev.RequestStarted) -> int:
     group = record.group
     replica = None if event.replica_id is None else (event.stage_id, event.replica_id)
-    group.start(record, replica, books.now, books.journal)
+    group.start(record, replica, ledger.step)
     if group.limits is not None:
-        books.arm(record)
-    return accepted(group.life)
+        ledger.arm(record)
+    return group.life
 
 
-def _progress(books: Books, record: Record, _: ev.RequestProgressed | ev.KvReady, __: Choice) -> Dispatched:
-    record.group.progress(record, books.now)
-    return accepted(record.life)
+@_effect("request_progressed")
+@_effect("kv_ready")
+def _progress(ledger: Ledger, record: Record, _: ev.RequestProgressed | ev.KvReady) -> int:
+    record.group.progress(record, ledger.step)
+    return record.life
 
 
-def _parent_output(books: Books, record: Record, event: ev.ParentOutputReady, _: Choice) -> Dispatched:
+@_effect("parent_output_ready", Trigger.DEFER)
+def _defer(ledger: Ledger, record: Record, event: ev.ParentOutputReady) -> int:
     group = record.group
     if group.engine_outputs is not None or group.context is not None:
-        books.dropped.append((group.engine_outputs, group.context))
-    actions: list[Action] = []
-    group.defer(event.stage_id, event.engine_outputs, event.context, books.now, books.journal, actions)
+        ledger.dropped.append((group.engine_outputs, group.context))
+    group.defer(event.stage_id, event.engine_outputs, event.context, ledger.step)
     if group.limits is not None:
-        books.arm(group)
-    return books.answer(group, actions) if actions else accepted(group.life)
+        ledger.arm(group)
+    if ledger.step.actions:
+        ledger.conclude(group)
+    return group.life
 
 
-def _companion_output(
-    books: Books, record: Companion, event: ev.CompanionOutputReady, choice: Choice
-) -> Dispatched:
-    if choice.guard is not None:  # failed_finish
-        reason = tables.FAILED_FINISH[event.finish_reason]
-        return _fail(books, record, Cause(reason, wording.bad_finish(record, event.finish_reason), stopped=True))
+@_effect("companion_output_ready", Trigger.COMPLETE)
+def _complete(ledger: Ledger, record: Companion, event: ev.CompanionOutputReady) -> int:
     group = record.group
-    actions: list[Action] = []
-    group.complete(record, event.output, books.now, books.journal, actions)
-    return books.answer(group, actions) if actions else accepted(group.life)
+    group.complete(record, event.output, ledger.step)
+    if ledger.step.actions:
+        ledger.conclude(group)
+    return group.life
 
 
-def _request_failed(books: Books, record: Record, event: ev.RequestFailed, _: Choice) -> Dispatched:
-    error = wording.failed(record, event.error)
-    cause = Cause(FailureReason.ERROR, error, event.stage_id, event.error_type, event.status_code, stopped=True)
-    return _fail(books, record, cause)
+@_effect("parent_finished", Trigger.FINISH)
+def _finish(ledger: Ledger, record: Record, _: ev.ParentFinished) -> int:
+    group = record.group
+    group.finish(ledger.step)
+    ledger.conclude(group)
+    return group.life
 
 
-def _forward_rejected(books: Books, record: Record, event: ev.ForwardRejected, _: Choice) -> Dispatched:
-    return _fail(books, record, Cause(FailureReason.FORWARD_REJECTED, wording.forward_rejected(event.error)))
-
-
-def _fail(books: Books, record: Record, cause: Cause) -> Dispatched:
-    return Dispatched("accepted", None, tuple(books.fail(record, cause)), record.life)
-
-
-def _finish(books: Books, record: Record, _: ev.ParentFinished, __: Choice) -> Dispatched:
-    return books.finish(record.group)
-
-
-def refuse(books: Books, event: LifeEvent, record: Record | None, option: Option) -> Dispatched:
-    """Ignore or reject an event about one request, and answer for one that would run without an owner."""
-    reason = option.reason or door.why_not(books, event)  # type: ignore[arg-type]  # a registration
-    assert reason is not None  # a guard has just said so
-    if record is not None and not option.answer and books.journal is None:
-        return books.refused(option.verdict, reason, (), record.life)
-    subject: str = getattr(event, event.subject_field or "")
-    request_id = getattr(event, "companion_id", subject)
-    actions: list[Action] = []
-    if request_id not in books.requests:
-        actions = [answer([request_id]) for answer in option.answer]
-    known = record or books.tombstones.get(subject)
-    parent_id = getattr(event, "parent_id", None) if known is None else known.parent_id
-    life = None if known is None else known.life
-    return books.refused(option.verdict, reason, actions, life, record, request_id, parent_id)
+@_effect("clock_ticked")
+def _let_time_pass(_: Ledger, record: Record, __: ev.ClockTicked) -> int:
+    """The record's deadline has not come, or it has none: the cell of whoever is not due."""
+    return record.life
 
 
 # ---------------------------------------------------------------------------
-# Events about several groups
+# Failures: every event that may bring one says why
 # ---------------------------------------------------------------------------
 
 
-def _take_abort(books: Books, event: ev.RequestsAborted, route: Route) -> Dispatched:
-    """One event, one instant: what it names and what is live ends, whatever the order of the names; where it
-    names a parent, that is the client's abort of the whole group."""
-    outcomes: dict[str, AbortOutcome] = {}
-    failing: dict[int, Record | None] = {}  # by group, in order of first mention: what fails and takes it along
-    for request_id in event.request_ids:
-        record = books.requests.get(request_id)
-        if record is not None:
-            failing.setdefault(record.group.seq)
-        if record is not None and _moves(books, record, event, route):
-            outcomes[request_id] = "ended"
-            if record is record.group or failing[record.group.seq] is None:
-                failing[record.group.seq] = record
-        else:
-            known = record or books.tombstones.get(request_id)
-            ended = known is not None and (event.life is None or event.life <= known.life)
-            outcomes[request_id] = "already_ended" if ended else "unknown"
-    actions: list[Action] = [AcknowledgeAbort(outcomes)]
-    ending = [record for record in failing.values() if record is not None]
-    if not ending:
-        return books.refused("ignored", IgnoredReason.NOTHING_ENDED, actions)
-    if books.journal is not None:
-        books.journal.action(actions[0], None, None)
-    for record in ending:
-        actions += books.fail(record, Cause(FailureReason.ABORTED, wording.aborted(record)))
-    return Dispatched("accepted", None, tuple(actions), None)
+def _fails(event: str) -> Callable[[Callable[[Any, Any], Cause]], Callable[[Any, Any], Cause]]:
+    """The function says why a record fails for an event of this type."""
+
+    def note(cause_of: Callable[[Any, Any], Cause]) -> Callable[[Any, Any], Cause]:
+        def fail(ledger: Ledger, record: Record, event: Any) -> int:
+            group = record.group
+            group.fail(record, cause_of(record, event), ledger.step)
+            ledger.conclude(group)
+            return group.life
+
+        EFFECTS[event, Trigger.FAIL] = fail
+        return cause_of
+
+    return note
 
 
-def _take_replica_lost(books: Books, event: ev.ReplicaLost, route: Route) -> Dispatched:
-    """What runs on the replica fails, group by group in order of registration; a parent before its companions."""
-    lost = (event.stage_id, event.replica_id)
-    hit: dict[int, Group] = {}
-    for record in books.requests.values():  # an index would cost every start something, for an event that is rare
-        if record.replica == lost and _moves(books, record, event, route):
-            hit[record.group.seq] = record.group
-    if not hit:
-        return books.refused("ignored", IgnoredReason.NOTHING_BOUND, ())
-    actions: list[Action] = []
-    for _, group in sorted(hit.items()):
-        record = next(record for record in group.members() if _moves(books, record, event, route))
-        error = wording.replica_lost(record, lost, event.error)
-        cause = Cause(FailureReason.REPLICA_LOST, error, event.stage_id, lost=lost, stopped=True)
-        actions += books.fail(record, cause)
-    return Dispatched("accepted", None, tuple(actions), None)
+@_fails("request_failed")
+def _reported(record: Record, event: ev.RequestFailed) -> Cause:
+    error = messages.failed(record, event.error)
+    return Cause(FailureReason.ERROR, error, (record,), event.stage_id, event.error_type, event.status_code)
 
 
-def _moves(books: Books, record: Record, event: LifeEvent, route: Route) -> bool:
-    """Whether an event about several requests moves this one."""
-    if event.life is not None and event.life != record.life:
-        return False
-    cell = route.cells[record.machine][record.state]
-    option = next(option for option in cell if option.guard is None or option.guard(books, record, event))
-    return option.choice.verdict is Verdict.MOVES
+@_fails("companion_output_ready")
+def _ended_badly(record: Companion, event: ev.CompanionOutputReady) -> Cause:
+    reason = tables.FAILED_FINISH[event.finish_reason]
+    return Cause(reason, messages.bad_finish(record, event.finish_reason), (record,))
 
 
-def _take_tick(books: Books, _: ev.ClockTicked, __: Route) -> Dispatched:
-    """Deadlines that have come end their parents, the earliest first. The heap knows who is ``due``."""
-    actions: list[Action] = []
-    for group in books.deadlines.due(books.now):
-        due = group.first_due()
-        assert due is not None
-        cause = Cause(due.row.reason, wording.overdue(due), status_code=tables.DEADLINE_STATUS)
-        actions += books.fail(due.record, cause)
-    return Dispatched("accepted", None, tuple(actions), None)
+@_fails("forward_rejected")
+def _not_forwarded(_: Record, event: ev.ForwardRejected) -> Cause:
+    return Cause(FailureReason.FORWARD_REJECTED, messages.forward_rejected(event.error))
+
+
+@_fails("requests_aborted")
+def _aborted(record: Record, _: ev.RequestsAborted) -> Cause:
+    return Cause(FailureReason.ABORTED, messages.aborted(record))
+
+
+@_fails("replica_lost")
+def _lost(record: Record, event: ev.ReplicaLost) -> Cause:
+    replica = (event.stage_id, event.replica_id)
+    gone = (record, *(companion for companion in record.group.companions if companion.replica == replica))
+    return Cause(
+        FailureReason.REPLICA_LOST, messages.replica_lost(record, replica, event.error), gone, event.stage_id
+    )
+
+
+@_fails("clock_ticked")
+def _overdue(record: Record, _: ev.ClockTicked) -> Cause:
+    due = record.group.first_due()
+    assert due is not None  # the guard of the cell
+    return Cause(due.row.reason, messages.overdue(due), status_code=tables.DEADLINE_STATUS)
 
 
 # ---------------------------------------------------------------------------
-# The classification, resolved
+# Guards
 # ---------------------------------------------------------------------------
 
-Guard: TypeAlias = Callable[[Books, Any, Any], bool]
-Effect: TypeAlias = Callable[[Books, Any, Any, Choice], Dispatched]
-Cell: TypeAlias = "tuple[Option, ...]"
-
-#: The state in which ``tables.CLASSIFICATION`` speaks of ids that have ended.
-CLEANED = str.__str__(tables.FINAL[tables.PARENT])
-
-_ANSWERS: dict[str, type[AbortRequests] | type[ReleaseRequests]] = {
-    "abort_requests": AbortRequests,
-    "release_requests": ReleaseRequests,
-}
+Guard: TypeAlias = Callable[[Ledger, Any, Any], bool]
 
 
-def _is_admissible(books: Books, _: Any, event: Any) -> bool:
-    return door.why_not(books, event) is None
+def _is_admissible(ledger: Ledger, _: Any, event: Any) -> bool:
+    return admission.why_not(ledger, event) is None
 
 
-def _is_unsealed(_: Books, record: Any, __: Any) -> bool:
+def _is_unsealed(_: Ledger, record: Any, __: Any) -> bool:
     return not record.group.sealed
 
 
-def _is_streaming(_: Books, record: Any, __: Any) -> bool:
+def _is_streaming(_: Ledger, record: Any, __: Any) -> bool:
     return bool(record.streaming)
 
 
-def _has_failed_finish(_: Books, __: Any, event: Any) -> bool:
+def _has_failed_finish(_: Ledger, __: Any, event: Any) -> bool:
     return event.finish_reason in tables.FAILED_FINISH
 
 
-def _is_bound(_: Books, record: Any, event: Any) -> bool:
+def _is_bound(_: Ledger, record: Any, event: Any) -> bool:
     return bool(record.replica == (event.stage_id, event.replica_id))
 
 
-def _is_due(books: Books, record: Any, _: Any) -> bool:
+def _is_due(ledger: Ledger, record: Any, _: Any) -> bool:
     due = record.group.first_due()
-    return due is not None and due.record is record and due.when <= books.now
+    return due is not None and due.record is record and due.when <= ledger.step.now
 
 
 #: The guards that ``tables.GUARDS`` names.
 GUARDS: dict[str, Guard] = {
     "admissible": _is_admissible,
-    "same_registration": door.is_same_registration,
-    "known_pair": door.is_known_pair,
+    "same_registration": admission.is_same_registration,
+    "known_pair": admission.is_known_pair,
     "joins": _is_admissible,
     "unsealed": _is_unsealed,
     "streaming": _is_streaming,
@@ -260,85 +217,3 @@ GUARDS: dict[str, Guard] = {
     "bound": _is_bound,
     "due": _is_due,
 }
-
-_EFFECTS: dict[type[ev.EventBase], Effect] = {
-    ev.ParentRegistered: _register_parent,
-    ev.CompanionRegistered: _register_companion,
-    ev.CompanionsSealed: _seal,
-    ev.RequestStarted: _start,
-    ev.RequestProgressed: _progress,
-    ev.KvReady: _progress,
-    ev.ParentOutputReady: _parent_output,
-    ev.CompanionOutputReady: _companion_output,
-    ev.RequestFailed: _request_failed,
-    ev.ForwardRejected: _forward_rejected,
-    ev.ParentFinished: _finish,
-}
-_TAKE: dict[type[ev.EventBase], Callable[[Books, Any, Route], Dispatched]] = {
-    ev.RequestsAborted: _take_abort,
-    ev.ReplicaLost: _take_replica_lost,
-    ev.ClockTicked: _take_tick,
-}
-
-
-class Option:
-    """A choice of a cell, resolved."""
-
-    __slots__ = ("answer", "choice", "guard", "reason", "refused", "verdict")
-
-    def __init__(self, choice: Choice) -> None:
-        self.choice = choice
-        self.guard: Guard | None = None if choice.guard is None else GUARDS[choice.guard]
-        self.refused = choice.verdict in (Verdict.IGNORED, Verdict.REJECTED)
-        self.verdict: str = choice.verdict.value
-        self.reason = choice.reason
-        self.answer = tuple(_ANSWERS[name] for name in choice.answer)
-
-
-#: An event of another life than the current one.
-OTHER_LIFE = Option(Choice(Verdict.IGNORED, None, IgnoredReason.OTHER_LIFE))
-
-
-class Route:
-    """How the events of one type are taken in."""
-
-    __slots__ = ("absent", "cells", "checks_life", "effect", "subject", "take")
-
-    def __init__(self, model: type[ev.EventBase]) -> None:
-        classified = tables.CLASSIFICATION[ev.type_of(model)]
-        columns = {tables.PARENT: classified.parent, tables.COMPANION: classified.companion}
-        self.take = _TAKE.get(model)
-        """Takes in an event about several requests; ``None``: it names one, and what follows is for it."""
-        self.cells: dict[str, dict[str, Cell]] = {
-            kind.value: {state: _resolved(cell) for state, cell in cells.items()}
-            for kind, cells in columns.items()
-        }
-        """By kind of machine, then by state."""
-        self.absent = _resolved(classified.absent)
-        """The cell for an id that was never heard of."""
-        self.subject: Callable[[Any], str] = attrgetter(model.subject_field or "type")
-        """Gives the id of the request that it names."""
-        self.effect: Effect = _EFFECTS.get(model, _no_effect)
-        """Does what the event does when it is not refused."""
-        self.checks_life = model is not ev.ParentRegistered
-
-    def cell_of_gone(self, books: Books, event: LifeEvent, request_id: str) -> Cell:
-        """The cell for an id that has ended or was never heard of. Its report of its end is taken note of (R9)."""
-        tombstone = books.tombstones.get(request_id)
-        if tombstone is None or (self.checks_life and event.life is not None and event.life > tombstone.life):
-            return self.absent  # nothing is known of it, or of that life
-        if event.is_terminal and event.life in (None, tombstone.life):
-            tombstone.heard(request_id)
-        kind = tables.PARENT if tombstone.parent_id == request_id else tables.COMPANION
-        return self.cells[kind.value][CLEANED]
-
-
-def _no_effect(*_: Any) -> Dispatched:
-    raise AssertionError("an event about several requests has no effect on one")  # pragma: no cover - see ``take``
-
-
-def _resolved(cell: tables.Cell) -> Cell:
-    return tuple(Option(choice) for choice in cell)
-
-
-ROUTES: dict[type[ev.EventBase], Route] = {model: Route(model) for model in ev.EVENT_MODELS}

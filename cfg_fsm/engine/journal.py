@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from cfg_fsm.actions import Action
 from cfg_fsm.errors import ReentrantDispatch
-from cfg_fsm.events import EventBase, describe_payload
+from cfg_fsm.events import EventBase
 
 _LOGGER = logging.getLogger("cfg_fsm")
 
@@ -149,36 +149,37 @@ class Journal:
 
     def event(self, event: EventBase) -> None:
         """The event itself, enough of it to dispatch it again."""
-        subject = None if event.subject_field is None else getattr(event, event.subject_field)
-        self._add(
-            "event",
-            request_id=getattr(event, "companion_id", subject),
-            parent_id=getattr(event, "parent_id", None),
-            role=getattr(event, "role", None),
-            life=getattr(event, "life", None),
-            event=event.log_body(),
-        )
+        request_id, parent_id, role, life = event.head()
+        self.seq = seq = self.seq + 1
+        self._pending.append(
+            _make(
+                AuditRecord,
+                (seq, self._at, "event", None, request_id, parent_id, role, life, None, None, None, None,
+                 event.log_body(), self.event_seq),
+            )
+        )  # fmt: skip
 
     def created(self, record: Recorded) -> None:
         """A machine entered its initial state."""
-        self.transition(record, None, None, None, "created")
+        self.transition(record, None, None, record.state, None, "created")
 
     def transition(
         self,
         record: Recorded,
         trigger: str | None,
         source: str | None,
+        dest: str,
         reason: str | None,
         kind: str = "transition",
     ) -> None:
-        """A machine moved; ``record`` is in its new state already."""
+        """A machine moves."""
         group = record.group
         self.seq = seq = self.seq + 1
         self._pending.append(
             _make(
                 AuditRecord,
                 (seq, self._at, kind, record.machine, record.request_id, group.request_id, record.role,
-                 group.life, trigger, source, record.state, reason, self._event, self.event_seq),
+                 group.life, trigger, source, dest, reason, self._event, self.event_seq),
             )
         )  # fmt: skip
 
@@ -204,18 +205,9 @@ class Journal:
 
     def action(self, action: Action, parent_id: str | None, life: int | None) -> None:
         """The host was told to do something. ``parent_id``: the group it is about, if it is about one."""
-        body = action.to_dict()
-        for name in ("engine_outputs", "context"):
-            if name in body:
-                body[name] = describe_payload(body[name])
-        if "companion_outputs" in body:
-            body["companion_outputs"] = [describe_payload(output) for output in body["companion_outputs"]]
-        for name in ("companion_request_ids", "outcomes", "request_ids"):
-            if name in body:
-                body[name] = body[name].copy()  # the other one is the host's
         self._add(
             "action", request_id=parent_id, parent_id=parent_id, life=life, trigger=action.type,
-            reason=body.get("reason"), event=body,
+            reason=action.log_reason(), event=action.log_body(),
         )  # fmt: skip
 
     def deliver(self) -> None:

@@ -1,17 +1,18 @@
-"""The registry's books: which request is live, which has ended, which deadline is set, what has happened.
+"""The registry's ledger: which request is live, which has ended, which deadline is set, what has happened.
 
-They are kept here and nowhere else. Records come in by ``admit`` and go with their group by ``close``.
+It is kept here and nowhere else. Records come in by ``admit`` and go with their group by ``conclude``.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from typing import Any
 
-from cfg_fsm.actions import AbortRequests, Action, Dispatched, ReleaseRequests
+from cfg_fsm.actions import Dispatched, Disposition, ReleaseRequests
 from cfg_fsm.engine.deadlines import Deadlines
-from cfg_fsm.engine.group import Cause, Companion, Group
+from cfg_fsm.engine.group import Companion, Group
 from cfg_fsm.engine.journal import Journal
+from cfg_fsm.engine.step import Step
 from cfg_fsm.engine.tombstones import Tombstone, Tombstones
 from cfg_fsm.limits import Limits
 from cfg_fsm.states import FailureReason, IgnoredReason, RejectedReason
@@ -19,21 +20,20 @@ from cfg_fsm.states import FailureReason, IgnoredReason, RejectedReason
 Record = Group | Companion
 
 
-class Books:
+class Ledger:
     """What a registry knows. ``journal``: ``None`` if nobody observes."""
 
     __slots__ = (
-        "deadlines", "dropped", "events", "failed", "finished", "forwarded", "ignored", "journal", "limits", "now",
-        "parents", "registered", "rejected", "requests", "timed", "tombstones",
+        "deadlines", "dropped", "events", "failed", "finished", "forwarded", "ignored", "limits", "parents",
+        "registered", "rejected", "requests", "step", "timed", "tombstones",
     )  # fmt: skip
 
     def __init__(self, limits: Limits, journal: Journal | None) -> None:
         self.limits = limits
         self.timed = timed(limits)
         """The limits if one of them bounds time."""
-        self.journal = journal
-        self.now = 0.0
-        """Monotonic seconds; never goes back."""
+        self.step = Step(journal)
+        """The step under way; between two steps, the time of the last."""
         self.requests: dict[str, Record] = {}
         """Every live request by its id; groups in order of registration."""
         self.deadlines: Deadlines[Group] = Deadlines()
@@ -48,13 +48,14 @@ class Books:
         self.forwarded = 0
         self.finished = 0
         self.failed: Counter[FailureReason] = Counter()
-        self.ignored: Counter[IgnoredReason | RejectedReason] = Counter()
-        self.rejected: Counter[IgnoredReason | RejectedReason] = Counter()
+        self.ignored: Counter[str] = Counter()
+        self.rejected: Counter[str] = Counter()
 
-    def copy(self) -> Books:
-        """Independent books with the same entries and no journal; payloads are shared."""
-        twin = Books(self.limits, None)
-        for name in ("now", "events", "registered", "parents", "forwarded", "finished"):
+    def copy(self, journal: Journal | None = None) -> Ledger:
+        """An independent ledger with the same entries and a journal of its own; payloads are shared."""
+        twin = Ledger(self.limits, journal)
+        twin.step.now = self.step.now
+        for name in ("events", "registered", "parents", "forwarded", "finished"):
             setattr(twin, name, getattr(self, name))
         for name in ("failed", "ignored", "rejected"):
             getattr(twin, name).update(getattr(self, name))
@@ -65,17 +66,29 @@ class Books:
         twin.tombstones = self.tombstones.copy()
         return twin
 
+    def open(
+        self, parent_id: str, life: int | None, *, announced: bool, streaming: bool, own: Limits | None
+    ) -> Group:
+        """A new group, for ``admit``. ``life``: ``None``: the one after the last. ``own``: its own limits."""
+        if life is None:
+            life = self.tombstones.last_life(parent_id) + 1
+        limits = self.timed if own is None else timed(self.limits.with_overrides(own))
+        self.registered += 1
+        self.parents += 1
+        return Group(parent_id, life, self.registered, self.step.now, announced, streaming, own, limits)
+
     def admit(self, *records: Record) -> None:
         """New records of one group are live."""
         group = records[0].group
         remembered = self.tombstones.by_id
+        journal = self.step.journal
         for record in records:
             request_id = record.request_id
             self.requests[request_id] = record
             if request_id in remembered:
                 self.tombstones.forget(request_id, as_companion=record is not group)
-            if self.journal is not None:
-                self.journal.created(record)
+            if journal is not None:
+                journal.created(record)
             if group.limits is not None:
                 self.arm(record)
 
@@ -84,76 +97,77 @@ class Books:
         for due in record.group.deadlines(record):
             self.deadlines.arm(record.group, due.when)
 
-    def answer(self, group: Group, actions: list[Action]) -> Dispatched:
-        """The answer to an event that the group took in, with what it said."""
-        self.close(group, actions)
-        return Dispatched("accepted", None, tuple(actions), group.life)
-
-    def finish(self, group: Group) -> Dispatched:
-        """The group finishes and ends."""
-        actions: list[Action] = []
-        group.finish(self.now, self.journal, actions)
-        self.close(group, actions)
-        return Dispatched("accepted", None, tuple(actions), group.life)
-
-    def fail(self, record: Record, cause: Cause) -> list[Action]:
-        """``record`` fails and its group ends; what there is to do."""
-        actions: list[Action] = []
-        record.group.fail(record, cause, self.now, self.journal, actions)
-        self.close(record.group, actions)
-        return actions
-
-    def close(self, group: Group, actions: list[Action]) -> None:
-        """The group has said ``actions``: count and audit them. If it has ended, forget it, but for its tombstone
-        (R7), and have its ids released."""
+    def conclude(self, group: Group) -> None:
+        """The group has spoken: count and audit it. If it has ended, forget it, but for its tombstone (R7), and
+        have its ids released."""
+        step = self.step
+        self.forwarded += step.forwards
+        step.forwards = 0
         if group.ended:
             ids = [group.request_id]
             for companion in group.companions:
                 ids.append(companion.request_id)
-            unheard = None
-            for action in actions:
-                if type(action) is AbortRequests:
-                    unheard = frozenset(action.request_ids)
             for request_id in ids:
                 del self.requests[request_id]
             self.parents -= 1
             if group.limits is not None:
                 self.deadlines.disarm(group)
-            self.tombstones.add(ids, Tombstone(group.request_id, group.life, self.now, unheard))
+            unheard = frozenset(step.aborted) if step.aborted else None
+            step.aborted = ()
+            self.tombstones.add(ids, Tombstone(group.request_id, group.life, step.now, unheard))
             self.dropped.append((group, group.companions))
             group.companions = ()  # the records refer to each other: let them go without the collector
             if group.reason is None:
                 self.finished += 1
             else:
                 self.failed[group.reason] += 1
-            actions.append(ReleaseRequests(ids))
-        else:
-            self.forwarded += 1  # the one thing that is said of a group that goes on
-        if self.journal is not None:
-            for action in actions:
-                self.journal.action(action, group.request_id, group.life)
+            step.say(ReleaseRequests(ids))
+        step.note_actions(group.request_id, group.life)
 
-    def refused(
+    def refuse(
         self,
-        verdict: str,
+        verdict: Disposition,
         reason: IgnoredReason | RejectedReason,
-        actions: Sequence[Action],
         life: int | None = None,
         record: Record | None = None,
         request_id: str | None = None,
         parent_id: str | None = None,
     ) -> Dispatched:
-        """The answer to an event that was ignored or rejected: counted and audited."""
+        """The answer to an event that is ignored or rejected, with what the step has said: counted and audited."""
         (self.ignored if verdict == "ignored" else self.rejected)[reason] += 1
-        if self.journal is not None:
-            self.journal.refused(
+        step = self.step
+        if step.journal is not None:
+            step.journal.refused(
                 verdict, reason, request_id=request_id, record=record, parent_id=parent_id, life=life
             )
-            for action in actions:
-                self.journal.action(action, parent_id, life)
-        return Dispatched(verdict, reason, tuple(actions), life)  # type: ignore[arg-type]
+            step.note_actions(parent_id, life)
+        return Dispatched(verdict, reason, step.answer() if step.actions else (), life)
+
+    def counters(self) -> dict[str, Any]:
+        """What is there and what has happened so far, as numbers. See ``Registry.counters``."""
+        journal = self.step.journal
+        return {
+            "live": len(self.requests),
+            "live_parents": self.parents,
+            "live_companions": len(self.requests) - self.parents,
+            "deadlines": len(self.deadlines),
+            "tombstones": len(self.tombstones),
+            "events": self.events,
+            "accepted": self.events - self.ignored.total() - self.rejected.total(),
+            "ignored": _by_code(self.ignored),
+            "rejected": _by_code(self.rejected),
+            "parents_registered": self.registered,
+            "forwards": self.forwarded,
+            "finished": self.finished,
+            "failed": _by_code(self.failed),
+            "observer_errors": 0 if journal is None else journal.errors,
+        }
 
 
 def timed(limits: Limits) -> Limits | None:
     """The limits if one of them bounds time, else ``None``."""
     return limits if limits.bounds_time else None
+
+
+def _by_code(counter: Counter[Any]) -> dict[str, int]:
+    return {code.value: count for code, count in sorted(counter.items())}

@@ -16,6 +16,7 @@ from transitions import Event, EventData, Machine, Transition
 
 from cfg_fsm import tables
 from cfg_fsm.engine.journal import Journal
+from cfg_fsm.engine.step import Step
 from cfg_fsm.engine.validate import validate
 from cfg_fsm.errors import InvalidTransition
 from cfg_fsm.states import FailureReason, MachineKind
@@ -31,17 +32,11 @@ class SlimEvent(Event):
 
     note = staticmethod(Journal.transition)
 
-    def trigger(
-        self,
-        model: Any,
-        now: float | None = None,
-        journal: Journal | None = None,
-        reason: FailureReason | None = None,
-    ) -> bool:
+    def trigger(self, model: Any, step: Step | None = None, reason: FailureReason | None = None) -> bool:
         """Move ``model``, any object with a ``state``, along the row for that state.
 
-        ``now``: monotonic seconds, kept in ``model.since`` if the state is another one. ``journal``: gets the
-        transition, with ``reason``. Returns ``True``. Raises ``InvalidTransition``, and then nothing has changed.
+        ``step``: gives the time, kept in ``model.since`` if the state is another one, and the journal, which gets
+        the transition with ``reason``. Returns ``True``. Raises ``InvalidTransition``; nothing has changed then.
         """
         source = model.state
         rows = self.transitions.get(source)
@@ -50,13 +45,13 @@ class SlimEvent(Event):
         row = rows[0]  # the only one: ``validate_rows``
         if row.conditions and not self._admits(row, model):
             raise self._refusal(model)
-        dest = row.dest
-        if dest != source:
-            model.state = dest
-            if now is not None:
-                model.since = now
-        if journal is not None:
-            self.note(journal, model, self.name, source, reason)
+        dest: Any = row.dest
+        if step is not None:
+            if step.journal is not None:
+                self.note(step.journal, model, self.name, source, dest, reason)
+            if dest != source:
+                model.since = step.now
+        model.state = dest
         return True
 
     def _refusal(self, model: Any) -> InvalidTransition:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from cfg_fsm.engine.group import Companion, Due, Group, Replica
+from cfg_fsm.engine.group import Companion, Due, Group
+from cfg_fsm.engine.step import Replica
 from cfg_fsm.states import FailureReason
 
 

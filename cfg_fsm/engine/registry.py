@@ -6,15 +6,14 @@ step is complete.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from cfg_fsm.actions import Dispatched
+from cfg_fsm.actions import Dispatched, accepted
 from cfg_fsm.engine.group import Group
-from cfg_fsm.engine.handlers import OTHER_LIFE, ROUTES, refuse
 from cfg_fsm.engine.journal import Journal, Observer
-from cfg_fsm.engine.ledger import Books
+from cfg_fsm.engine.ledger import Ledger
+from cfg_fsm.engine.routes import NAMED, OTHER_LIFE, SEVERAL
 from cfg_fsm.engine.views import RequestView, view
 from cfg_fsm.errors import NotAnEvent
 from cfg_fsm.events import Event
@@ -35,11 +34,11 @@ class Registry:
             if not callable(observer):
                 raise TypeError(f"an observer is called with each record; {observer!r} cannot be called")
         journal = Journal(observers) if observers else None
-        self._books = Books(Limits() if limits is None else limits, journal)
+        self._ledger = Ledger(Limits() if limits is None else limits, journal)
 
     def __repr__(self) -> str:
-        books = self._books
-        return f"<Registry: {books.parents} live parents, {len(books.requests) - books.parents} companions>"
+        ledger = self._ledger
+        return f"<Registry: {ledger.parents} live parents, {len(ledger.requests) - ledger.parents} companions>"
 
     def dispatch(self, event: Event) -> Dispatched:
         """Take in one event and say what the host has to do.
@@ -48,54 +47,55 @@ class Registry:
         ``ignored``, each with a code. Raises ``NotAnEvent`` (a ``TypeError``) for anything that is not an event,
         and ``ReentrantDispatch`` when an observer calls it.
         """
-        route = ROUTES.get(type(event))
-        if route is None:
+        named = NAMED.get(type(event))
+        if named is None and type(event) not in SEVERAL:
             raise NotAnEvent(event)
-        books = self._books
-        journal = books.journal
+        ledger = self._ledger
+        step = ledger.step
+        journal = step.journal
         now = event.at
-        if now is None or now < books.now:  # time never goes back
-            now = books.now
+        if now is None or now < step.now:  # time never goes back
+            now = step.now
         if journal is not None:
             journal.begin(event.type, now)
             journal.event(event)
-        books.now = now
-        if books.tombstones.expire_at <= now:
-            books.tombstones.expire(now)
-        books.events += 1
-        if route.take is not None:
-            answer = route.take(books, event, route)
-        else:
+        step.now = now
+        if ledger.tombstones.expire_at <= now:
+            ledger.tombstones.expire(now)
+        ledger.events += 1
+        if named is not None:
             # One request is named: find it, classify, then refuse or carry out.
-            request_id = route.subject(event)
-            record = books.requests.get(request_id)
+            request_id = named.subject(event)
+            record = ledger.requests.get(request_id)
             if record is None:
-                cell = route.cell_of_gone(books, event, request_id)  # type: ignore[arg-type]
+                cell = named.cell_of_gone(ledger, event, request_id)
             else:
-                cell = route.cells[record.machine][record.state]
-                life = event.life  # type: ignore[union-attr]
-                if life is not None and route.checks_life and life != record.life:
-                    cell = _OTHER_LIFE
+                cell = named.cells[record.machine][record.state]
+                if event.life is not None and named.checks_life and event.life != record.life:
+                    cell = OTHER_LIFE
             option = cell[0]
             if option.guard is not None:
                 for option in cell:  # pragma: no branch - the last has no guard
-                    if option.guard is None or option.guard(books, record, event):
+                    if option.guard is None or option.guard(ledger, record, event):
                         break
-            if option.refused:
-                answer = refuse(books, event, record, option)  # type: ignore[arg-type]
+            if option.effect is None:
+                answer = named.refuse(ledger, event, record, option)
             else:
-                answer = route.effect(books, record, event, option.choice)
+                life = option.effect(ledger, record, event)
+                answer = Dispatched("accepted", None, step.answer(), life) if step.actions else accepted(life)
+        else:
+            answer = SEVERAL[type(event)].take(ledger, event)
         if journal is not None:
             journal.deliver()
-        if books.dropped:
+        if ledger.dropped:
             # What this list holds goes as the call returns, last of all: a finalizer may dispatch.
-            _held, books.dropped = books.dropped, []
+            _held, ledger.dropped = ledger.dropped, []
         return answer
 
     def copy(self) -> Registry:
         """An independent registry in the same state, without observers. Payloads are shared."""
         twin = Registry.__new__(Registry)
-        twin._books = self._books.copy()
+        twin._ledger = self._ledger.copy()
         return twin
 
     def dispatch_many(self, events: Iterable[Event]) -> list[Dispatched]:
@@ -105,55 +105,32 @@ class Registry:
         """
         events = list(events)
         for event in events:
-            if type(event) not in ROUTES:
+            if type(event) not in NAMED and type(event) not in SEVERAL:
                 raise NotAnEvent(event)
         return [self.dispatch(event) for event in events]
 
     @property
     def limits(self) -> Limits:
         """The limits it was made with."""
-        return self._books.limits
+        return self._ledger.limits
 
     @property
     def now(self) -> float:
         """The latest time that an event brought, monotonic seconds. It never goes back."""
-        return self._books.now
+        return self._ledger.step.now
 
     def next_deadline(self) -> float | None:
         """When the next ``clock_ticked`` will end a parent, monotonic seconds; ``None``: no deadline is set."""
-        return self._books.deadlines.next()
+        return self._ledger.deadlines.next()
 
     def requests(self) -> list[RequestView]:
         """The live requests, for people: groups in order of registration, a parent before its companions."""
-        books = self._books
-        return view((record for record in books.requests.values() if isinstance(record, Group)), books.now)
+        ledger = self._ledger
+        return view((record for record in ledger.requests.values() if isinstance(record, Group)), ledger.step.now)
 
     def counters(self) -> dict[str, Any]:
         """What is there and what has happened so far, as numbers.
 
         ``ignored``, ``rejected`` and ``failed`` are dictionaries by code; all others are plain integers.
         """
-        books = self._books
-        return {
-            "live": len(books.requests),
-            "live_parents": books.parents,
-            "live_companions": len(books.requests) - books.parents,
-            "deadlines": len(books.deadlines),
-            "tombstones": len(books.tombstones),
-            "events": books.events,
-            "accepted": books.events - books.ignored.total() - books.rejected.total(),
-            "ignored": _by_code(books.ignored),
-            "rejected": _by_code(books.rejected),
-            "parents_registered": books.registered,
-            "forwards": books.forwarded,
-            "finished": books.finished,
-            "failed": _by_code(books.failed),
-            "observer_errors": 0 if books.journal is None else books.journal.errors,
-        }
-
-
-_OTHER_LIFE = (OTHER_LIFE,)
-
-
-def _by_code(counter: Counter[Any]) -> dict[str, int]:
-    return {code.value: count for code, count in sorted(counter.items())}
+        return self._ledger.counters()

@@ -6,11 +6,13 @@ Everything here follows from ``tables``; nothing is decided here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from cfg_fsm import tables
 from cfg_fsm.engine.machines import MACHINES, SlimEvent
+from cfg_fsm.engine.step import Step
+from cfg_fsm.errors import InvalidDefinition
 from cfg_fsm.states import MachineKind, Trigger
 from cfg_fsm.tables import CouplingRow, DeadlineRow, Quantifier
 
@@ -47,9 +49,13 @@ OPEN = plain(tables.OPEN_COMPANION)
 class CoupledRow:
     """A coupling row, resolved."""
 
-    __slots__ = ("companions", "every", "fires", "parent", "reason", "sealed")
+    __slots__ = ("companions", "effect", "every", "fires", "name", "parent", "reason", "sealed")
+
+    effect: RowEffect
+    """What it does when it is satisfied."""
 
     def __init__(self, row: CouplingRow) -> None:
+        self.name = row.name
         self.parent = plain(row.parent)
         self.sealed = row.sealed
         self.every = row.quantifier is Quantifier.EVERY
@@ -57,6 +63,9 @@ class CoupledRow:
         self.reason = row.reason
         self.fires = (row.fires, row.trigger)
 
+
+#: Group, row, the companions found (none if it asks for every one), step.
+RowEffect: TypeAlias = Callable[[Any, CoupledRow, Sequence[Any], Step], None]
 
 COUPLED_ROWS = tuple(CoupledRow(row) for row in tables.COUPLING_ROWS)
 Rows: TypeAlias = tuple[CoupledRow, ...]
@@ -71,8 +80,8 @@ COUPLED: dict[bool, dict[str, Rows]] = {
     }
     for sealed in (False, True)
 }
-#: Those of them that the parent may satisfy by a move: by the state it left, then by the one it entered. A row
-#: that names both is none of them: it would have been satisfied before, and between two events none is.
+#: Those of them that the parent may satisfy by a move: by the state it left, then by the one it entered. Rows that
+#: name the old state too are left out: they would have fired earlier.
 ENABLED_BY: dict[bool, dict[str, dict[str, Rows]]] = {
     sealed: {
         source: {dest: tuple(row for row in rows if source not in row.parent) for dest, rows in coupled.items()}
@@ -88,6 +97,23 @@ COUPLED_BY: dict[bool, dict[str, dict[str, Rows]]] = {
     }
     for sealed, coupled in COUPLED.items()
 }
+
+
+def bind_effects(effects: Mapping[tuple[str, Trigger], RowEffect]) -> None:
+    """Give each coupling row its effect, by whose trigger it fires and which.
+
+    Raises ``InvalidDefinition`` for a row without an effect and for an effect that no row has.
+    """
+    for row in COUPLED_ROWS:
+        if row.fires not in effects:
+            raise InvalidDefinition(
+                f"{row.name}: there is no effect for {row.fires[1]!s} of the {row.fires[0]}", trigger=row.fires[1]
+            )
+        row.effect = effects[row.fires]
+    for fires in effects.keys() - {row.fires for row in COUPLED_ROWS}:
+        raise InvalidDefinition(f"no coupling row fires {fires[1]!s} of the {fires[0]}", trigger=fires[1])
+
+
 #: States of a parent from which it can be forwarded.
 WAITING = plain(row.source for row in tables.PARENT_ROWS if row.trigger is Trigger.FORWARD)
 #: States of a parent from which it can finish.

@@ -144,7 +144,7 @@ class EngineGraph:
         step = take_step(registry, event, state, records)
         self.checked += 1
         self.coverage.note(records)
-        registry._books.journal = None
+        registry._ledger.step.journal = None
         known = len(self.states)
         to = self._add(registry, step.present)
         if to == known and self.scenario.limits.total_s is not None:
@@ -171,7 +171,7 @@ def next_due(history: History) -> float | None:
 def watch(registry: Registry) -> list[AuditRecord]:
     """Give a copy of a registry an observer; what it collects."""
     records: list[AuditRecord] = []
-    registry._books.journal = Journal([records.append])
+    registry._ledger.step.journal = Journal([records.append])
     return records
 
 

@@ -18,17 +18,17 @@ from cfg_fsm.rules.history import History
 
 def live_records(registry: Registry) -> dict[str, Group | Companion]:
     """The record of each live request, by its id."""
-    return registry._books.requests
+    return registry._ledger.requests
 
 
 def armed_groups(registry: Registry) -> list[Group]:
     """The groups that the heap of deadlines knows."""
-    return list(registry._books.deadlines._armed.values())
+    return list(registry._ledger.deadlines._armed.values())
 
 
 def tombstones(registry: Registry) -> dict[str, Tombstone]:
     """The tombstone of each ended id that is remembered."""
-    return registry._books.tombstones.by_id
+    return registry._ledger.tombstones.by_id
 
 
 # -- a look at it -------------------------------------------------------------------------------------------

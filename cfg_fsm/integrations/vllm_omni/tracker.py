@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from cfg_fsm.engine.deadlines import Deadlines
-from cfg_fsm.engine.group import Cause, Companion, Group
+from cfg_fsm.engine.group import Companion, Group
 from cfg_fsm.engine.journal import Journal, Observer
 from cfg_fsm.engine.resolved import CAN_FINISH, DONE, WAITING
+from cfg_fsm.engine.step import Cause, Step
 from cfg_fsm.engine.tombstones import Tombstone, Tombstones
 from cfg_fsm.engine.views import RequestView, view
 from cfg_fsm.limits import Limits
@@ -101,7 +102,7 @@ class CfgCompanionTracker:
         observers = tuple(observers)
         self._clock = clock
         self._limits = Limits(deferred_s=limits.deferred_s) if limits.deferred_s is not None else None
-        self._journal = Journal(observers) if observers else None
+        self._step = Step(Journal(observers) if observers else None, heard=False)
         self._groups: dict[str, _Tracked] = {}
         self._companions: dict[str, Companion] = {}
         self._superseded: dict[str, _Tracked] = {}
@@ -146,21 +147,23 @@ class CfgCompanionTracker:
 
     def register_parent(self, parent_id: str) -> None:
         """Track the parent. Does nothing if it is tracked."""
-        now, journal = self._clock(), self._journal
+        step = self._step
+        step.now, journal = self._clock(), step.journal
         if journal is not None:
-            journal.begin("register_parent", now)
+            journal.begin("register_parent", step.now)
         if parent_id in self._companions:
             self._refuse(RejectedReason.ID_IN_USE, parent_id)
         else:
-            (self._groups.get(parent_id) or self._open(parent_id, now)).announced = True
+            (self._groups.get(parent_id) or self._open(parent_id)).announced = True
         if journal is not None:
             journal.deliver()
 
     def register_companion(self, parent_id: str, role: str, companion_id: str) -> None:
         """Track a companion, and its parent. Another id in the same role supersedes the first."""
-        now, journal = self._clock(), self._journal
+        step = self._step
+        step.now, journal = self._clock(), step.journal
         if journal is not None:
-            journal.begin("register_companion", now)
+            journal.begin("register_companion", step.now)
         companions = self._companions
         if companion_id in companions or companion_id in self._groups or companion_id == parent_id:
             known = companions.get(companion_id)
@@ -171,19 +174,19 @@ class CfgCompanionTracker:
         elif parent_id in companions:
             self._refuse(RejectedReason.NOT_A_PARENT, companion_id, asked_by=parent_id)
         else:
-            group = self._groups.get(parent_id) or self._open(parent_id, now)
+            group = self._groups.get(parent_id) or self._open(parent_id)
             group.announced = True
             if self._superseded:
                 self._reclaim(companion_id)
             for old in group.companions:
                 if old.role == role:
-                    companion = group.supersede(old, companion_id, now, journal)
+                    companion = group.supersede(old, companion_id, step)
                     del companions[old.request_id]
                     self._superseded[old.request_id] = group
                     group.superseded += (old.request_id,)
                     break
             else:
-                companion = group.join(role, companion_id, now)
+                companion = group.join(role, companion_id, step.now)
             companions[companion_id] = companion
             if journal is not None:
                 journal.created(companion)
@@ -222,11 +225,12 @@ class CfgCompanionTracker:
             reason = IgnoredReason.UNKNOWN if companion is None else IgnoredReason.DUPLICATE
             self._ignore("on_companion_completed", reason, companion_id, companion)
             return None
-        now, journal = self._clock(), self._journal
+        step = self._step
+        step.now, journal = self._clock(), step.journal
         if journal is not None:
-            journal.begin("on_companion_completed", now)
+            journal.begin("on_companion_completed", step.now)
         group = companion.group
-        group.complete(companion, companion.output, now, journal, [])
+        group.complete(companion, companion.output, step)
         if companion.output is None:
             _LOGGER.warning(
                 "companion %s (role %s) of %s completed without an output: the bundle is incomplete",
@@ -238,19 +242,20 @@ class CfgCompanionTracker:
 
     def defer_parent(self, parent_id: str, engine_outputs: Any, stage_id: int) -> None:
         """Hold the parent's own output, by reference; the last one wins, the first defer's deadline stays."""
-        now, journal = self._clock(), self._journal
+        step = self._step
+        step.now, journal = self._clock(), step.journal
         if journal is not None:
-            journal.begin("defer_parent", now)
+            journal.begin("defer_parent", step.now)
         group = self._groups.get(parent_id)
         if group is None and parent_id in self._companions:
             self._refuse(IgnoredReason.NOT_A_PARENT, parent_id, self._companions[parent_id])
-        elif group is None and type(self._ended(parent_id, now)) is Tombstone:
+        elif group is None and type(self._ended(parent_id)) is Tombstone:
             self._refuse(IgnoredReason.ENDED, parent_id)
         else:
-            group = group or self._open(parent_id, now)
+            group = group or self._open(parent_id)
             group.reason = None  # if a deadline had ended its last wait, this is another one
             replaced = group.engine_outputs  # a finalizer of the host's must not run within the call
-            group.defer(stage_id, engine_outputs, None, now, journal, [])
+            group.defer(stage_id, engine_outputs, None, step)
             if self._limits is not None:
                 for due in group.deadlines(group):
                     self._deadlines.arm(group, due.when)
@@ -263,12 +268,13 @@ class CfgCompanionTracker:
         group = self._groups.get(parent_id)
         if group is None or group.state not in WAITING:
             return None
-        now, journal = self._clock(), self._journal
+        step = self._step
+        step.now, journal = self._clock(), step.journal
         if journal is not None:
-            journal.begin("pop_pending_parent", now)
+            journal.begin("pop_pending_parent", step.now)
         pending = {"engine_outputs": group.engine_outputs, "stage_id": group.stage_id}
         incomplete = journal is not None and not group.all_done()
-        self._hand_over(group, FailureReason.COMPANION_ABORTED if incomplete else None, now)
+        self._hand_over(group, FailureReason.COMPANION_ABORTED if incomplete else None)
         if journal is not None:
             journal.deliver()
             _held, self._dropped = self._dropped, []
@@ -279,10 +285,11 @@ class CfgCompanionTracker:
         group = self._groups.get(parent_id)
         if group is None:
             return []
-        now, journal = self._clock(), self._journal
+        step = self._step
+        step.now, journal = self._clock(), step.journal
         if journal is not None:
-            journal.begin("cleanup_parent", now)
-        ids = self._close(group, now, aborted=False)
+            journal.begin("cleanup_parent", step.now)
+        ids = self._close(group, aborted=False)
         if journal is not None:
             journal.deliver()
             _held, self._dropped = self._dropped, []
@@ -293,16 +300,17 @@ class CfgCompanionTracker:
 
         A companion's id is only passed through: its group stays.
         """
-        now, journal = self._clock(), self._journal
+        step = self._step
+        step.now, journal = self._clock(), step.journal
         if journal is not None:
-            journal.begin("abort_parents", now)
+            journal.begin("abort_parents", step.now)
         named = list(request_ids)
         every = dict.fromkeys(named)
         given = len(every)
         for parent_id in list(every):
             group = self._groups.get(parent_id)
             if group is not None:
-                every.update(dict.fromkeys(self._close(group, now, aborted=True)))
+                every.update(dict.fromkeys(self._close(group, aborted=True)))
         if journal is not None:
             journal.deliver()
             _held, self._dropped = self._dropped, []
@@ -326,18 +334,17 @@ class CfgCompanionTracker:
             timeout_s = self._limits.deferred_s
         if now is not None and not math.isfinite(now):
             raise ValueError(f"now must be finite, not {now!r}")
-        journal = self._journal
-        if now is None:
-            now = self._clock()
+        step = self._step
+        step.now, journal = self._clock() if now is None else now, step.journal
         if journal is not None:
-            journal.begin("pop_expired_parents", now)
+            journal.begin("pop_expired_parents", step.now)
         expired: list[tuple[str, dict[str, Any]]] = []
         if timeout_s is not None:
-            for group in sorted(self._overdue(timeout_s, now), key=lambda group: (group.since, group.seq)):
+            for group in sorted(self._overdue(timeout_s), key=lambda group: (group.since, group.seq)):
                 pending = {"engine_outputs": group.engine_outputs, "stage_id": group.stage_id}
                 expired.append((group.request_id, {**pending, "deferred_at": group.since}))
                 group.reason = FailureReason.DEFERRED_DEADLINE
-                self._hand_over(group, group.reason, now)
+                self._hand_over(group, group.reason)
         if journal is not None:
             journal.deliver()
             _held, self._dropped = self._dropped, []
@@ -365,35 +372,34 @@ class CfgCompanionTracker:
             "refused": dict(sorted(self._refused.items())),
             "finished": self._finished,
             "failed": dict(sorted(self._failed.items())),
-            "observer_errors": 0 if self._journal is None else self._journal.errors,
+            "observer_errors": 0 if self._step.journal is None else self._step.journal.errors,
         }
 
     # -- inside -------------------------------------------------------------------------------------------
 
-    def _open(self, parent_id: str, now: float) -> _Tracked:
+    def _open(self, parent_id: str) -> _Tracked:
         """A new group for a parent that has none."""
-        last = self._ended(parent_id, now)
+        last, now = self._ended(parent_id), self._step.now
+        life = 1 if last is None else last.life + 1
         self._opened += 1
         # Streaming, so that the orchestrator may defer again what it has popped.
-        group = _Tracked(
-            parent_id, 1 if last is None else last.life + 1, self._opened, now, False, True, None, self._limits
-        )
+        group = _Tracked(parent_id, life, self._opened, now, False, True, None, self._limits)
         group.superseded = ()
         if self._superseded:
             self._reclaim(parent_id)
         self._groups[parent_id] = group
         self._tombstones.forget(parent_id)
-        if self._journal is not None:
-            self._journal.created(group)
+        if self._step.journal is not None:
+            self._step.journal.created(group)
         return group
 
-    def _ended(self, parent_id: str, now: float) -> Tombstone | None:
+    def _ended(self, parent_id: str) -> Tombstone | None:
         """What is remembered of the parent's last group."""
         tombstones = self._tombstones
         last = tombstones.by_id.get(parent_id)
-        if last is None or tombstones.expire_at > now:
+        if last is None or tombstones.expire_at > self._step.now:
             return last
-        tombstones.expire(now)
+        tombstones.expire(self._step.now)
         return tombstones.get(parent_id)
 
     def _reclaim(self, request_id: str) -> None:
@@ -402,25 +408,27 @@ class CfgCompanionTracker:
         if before is not None:
             before.superseded = tuple(other for other in before.superseded if other != request_id)
 
-    def _hand_over(self, group: _Tracked, reason: FailureReason | None, now: float) -> None:
+    def _hand_over(self, group: _Tracked, reason: FailureReason | None) -> None:
         """What was deferred goes back to the orchestrator. ``reason``: why its bundle is not complete."""
-        group.hand_over(now, self._journal, reason)
+        group.hand_over(self._step, reason)
         if self._limits is not None:
             self._deadlines.disarm(group)
         if not group.announced:  # it was only ever deferred: nothing else is known of it
-            self._close(group, now, aborted=False)
+            self._close(group, aborted=False)
 
-    def _overdue(self, timeout_s: float, now: float) -> list[_Tracked]:
+    def _overdue(self, timeout_s: float) -> list[_Tracked]:
+        now = self._step.now
         return [g for g in self._groups.values() if g.state in WAITING and g.since + timeout_s <= now]
 
-    def _close(self, group: _Tracked, now: float, *, aborted: bool) -> list[str]:
+    def _close(self, group: _Tracked, *, aborted: bool) -> list[str]:
         """End the group: finished if its bundle was complete, else failed. Its other ids."""
+        step = self._step
         if group.reason is None and not aborted and group.state in CAN_FINISH and group.all_done():
-            group.finish(now, self._journal, None)
+            group.finish(step)
             self._finished += 1
         else:
             reason = group.reason or FailureReason.ABORTED
-            group.fail(group, Cause(reason, ""), now, self._journal, [])
+            group.fail(group, Cause(reason, ""), step)
             self._failed[reason.value] += 1
         ids = []
         for companion in group.companions:
@@ -429,11 +437,11 @@ class CfgCompanionTracker:
         del self._groups[group.request_id]
         if self._limits is not None:
             self._deadlines.disarm(group)
-        if self._tombstones.expire_at <= now:
-            self._tombstones.expire(now)
+        if self._tombstones.expire_at <= step.now:
+            self._tombstones.expire(step.now)
         kind = Tombstone if group.announced else _OnlyDeferred
-        self._tombstones.add((group.request_id,), kind(group.request_id, group.life, now))
-        if self._journal is not None:
+        self._tombstones.add((group.request_id,), kind(group.request_id, group.life, step.now))
+        if step.journal is not None:
             self._dropped.append((group, group.companions))
         group.companions = ()  # the records refer to each other: let them go without the collector
         if group.superseded:
@@ -444,9 +452,11 @@ class CfgCompanionTracker:
 
     def _ignore(self, call: str, reason: IgnoredReason, request_id: str, record: Companion | None) -> None:
         """A call that keeps nothing."""
-        journal = self._journal
+        step = self._step
+        journal = step.journal
         if journal is not None:
-            journal.begin(call, self._clock())
+            step.now = self._clock()
+            journal.begin(call, step.now)
         self._refuse(reason, request_id, record)
         if journal is not None:
             journal.deliver()
@@ -467,8 +477,8 @@ class CfgCompanionTracker:
         if rejected:
             under = "" if asked_by is None else f" under {asked_by}"
             _LOGGER.warning("registration of %s%s refused: %s", request_id, under, reason)
-        if self._journal is not None:
-            self._journal.refused(
+        if self._step.journal is not None:
+            self._step.journal.refused(
                 (Verdict.REJECTED if rejected else Verdict.IGNORED).value,
                 reason.value,
                 request_id=request_id,
