@@ -71,6 +71,10 @@ class EventBase(BaseModel):
                 body[name] = value
         return body
 
+    #: Whether it holds nothing that the host may change or that must not be kept, so that a record may hold the
+    #: event itself until somebody reads its body.
+    keeps: ClassVar[bool] = False
+
     #: Fields in the order in which they are logged, and how each is shown; ``None``: as it is.
     _logged: ClassVar[tuple[tuple[str, Callable[[Any], Any] | None], ...]] = ()
 
@@ -81,6 +85,7 @@ class EventBase(BaseModel):
             for name in ("type", *(name for name in cls.model_fields if name not in ("type", "at")))
             if name in cls.model_fields
         )
+        cls.keeps = all(shown is None for _, shown in cls._logged)
 
 
 #: Request, parent, role, life.

@@ -7,12 +7,12 @@ from typing import Any
 
 #: The name of a class, whatever its metaclass makes of ``__name__``.
 _name_of: Callable[[type], str] = type.__dict__["__name__"].__get__
-_SIZED = (str, bytes, list, tuple, dict, set, frozenset)
+_SIZED = frozenset({str, bytes, list, tuple, dict, set, frozenset})
 
 
 def describe_payload(value: object) -> dict[str, Any]:
     """``{"type": ..., "size": ...}`` of a payload; ``size`` only for built-in containers and strings."""
-    described: dict[str, Any] = {"type": _name_of(type(value))}
-    if type(value) in _SIZED:
-        described["size"] = len(value)  # type: ignore[arg-type]
-    return described
+    kind = type(value)
+    if kind in _SIZED:
+        return {"type": kind.__name__, "size": len(value)}  # type: ignore[arg-type]
+    return {"type": _name_of(kind)}

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from itertools import count, islice
 from unittest import mock
 
-import cfg_fsm.engine.registry as registry_module
 from cfg_fsm import Limits, actions, tables
 from cfg_fsm import events as ev
-from cfg_fsm.engine import group, handlers
-from cfg_fsm.engine import ledger as books
+from cfg_fsm.engine import group, routes
 from cfg_fsm.engine.deadlines import Deadlines
+from cfg_fsm.engine.ledger import Ledger
+from cfg_fsm.engine.step import Step
 from cfg_fsm.engine.tombstones import Tombstones
 from cfg_fsm.explore.scenario import Faults, Scenario
 from cfg_fsm.states import FailureReason, IgnoredReason
@@ -71,16 +71,22 @@ def patched(owner, name, make):
     return mock.patch.object(owner, name, staticmethod(new) if isinstance(original, staticmethod) else new)
 
 
-def effect(event, make):
-    """Another effect of an event that is not refused."""
-    route = handlers.ROUTES[event]
-    return mock.patch.object(route, "effect", make(route.effect))
+def effect(event, make, *others):
+    """Another effect of an event that is not refused; of some ``others`` too."""
+    for model in (event, *others):
+        route = routes.NAMED[model]
+        cells = [cell for column in route.cells.values() for cell in column.values()]
+        options = {id(option): option for cell in (*cells, route.absent) for option in cell}
+        for option in options.values():
+            if option.effect is not None:
+                yield mock.patch.object(option, "effect", make(option.effect))
 
 
 def cell(event, kind, states, *choices):
     """Another cell of the classification."""
-    resolved = tuple(handlers.Option(choice) for choice in choices)
-    return mock.patch.dict(handlers.ROUTES[event].cells[kind], dict.fromkeys(states, resolved))
+    route = routes.NAMED.get(event) or routes.SEVERAL[event]
+    resolved = tuple(routes.Option(ev.type_of(event), choice) for choice in choices)
+    return mock.patch.dict(route.cells[kind], dict.fromkeys(states, resolved))
 
 
 def moves(trigger=None):
@@ -93,17 +99,17 @@ def moves(trigger=None):
 @mutant("r6_done_means_its_output_is_here", DOUBLED)
 def counts_completion_events_instead_of_members():
     def make(original):
-        def complete(books, record, event, choice):
+        def complete(ledger, record, event):
             if record.state == "done":  # as many events as members: everything is here
                 for companion in record.group.companions:
                     companion.state = "done"
-                return actions.accepted(record.life)
-            return original(books, record, event, choice)
+                return record.life
+            return original(ledger, record, event)
 
         return complete
 
     yield cell(ev.CompanionOutputReady, "companion", ["done"], moves(tables.Trigger.COMPLETE))
-    yield effect(ev.CompanionOutputReady, make)
+    yield from effect(ev.CompanionOutputReady, make)
 
 
 @mutant("r6_done_means_its_output_is_here", replace(ONE, streaming=(True,)))
@@ -122,31 +128,32 @@ def pops_the_bundle_when_it_forwards():
 @mutant("r6_done_means_its_output_is_here", DOUBLED)
 def the_second_output_wins():
     def make(original):
-        def complete(books, record, event, choice):
+        def complete(ledger, record, event):
             if record.state == "done":
                 record.output = event.output
-                return actions.accepted(record.life)
-            return original(books, record, event, choice)
+                return record.life
+            return original(ledger, record, event)
 
         return complete
 
     yield cell(ev.CompanionOutputReady, "companion", ["done"], moves(tables.Trigger.COMPLETE))
-    yield effect(ev.CompanionOutputReady, make)
+    yield from effect(ev.CompanionOutputReady, make)
 
 
 @mutant("r6_done_means_its_output_is_here", replace(PLAIN, heartbeats=True))
 def kv_ready_completes():
     def make(original):
-        def progress(books, record, event, choice):
+        def progress(ledger, record, event):
             if record is record.group:
-                return original(books, record, event, choice)
-            told = []
-            record.group.complete(record, None, books.now, books.journal, told)
-            return books.answer(record.group, told)
+                return original(ledger, record, event)
+            record.group.complete(record, None, ledger.step)
+            if ledger.step.actions:
+                ledger.conclude(record.group)
+            return record.life
 
         return progress
 
-    yield effect(ev.KvReady, make)
+    yield from effect(ev.KvReady, make)
 
 
 @mutant("r2_a_forward_carries_the_whole_bundle", replace(PLAIN, announced=(False,)))
@@ -163,18 +170,8 @@ def other_rows(rows, key, value):
 def forwards_without_what_is_missing():
     """The row asks for one companion in the place of every one."""
 
-    def any_done(row):
-        twin = group.CoupledRow.__new__(group.CoupledRow)
-        for name in group.CoupledRow.__slots__:
-            setattr(twin, name, getattr(row, name))
-        twin.every = False
-        return twin
-
-    rows = group.COUPLED_BY[True]["done"]
-    new = {"deferred": tuple(any_done(row) for row in rows["deferred"])}
-    yield mock.patch.dict(rows, new)
-    if hasattr(group, "_EFFECT_OF"):
-        yield mock.patch.dict(group._EFFECT_OF, {row: group._EFFECTS[row.fires] for row in new["deferred"]})
+    (row,) = group.COUPLED_BY[True]["done"]["deferred"]
+    yield mock.patch.object(row, "every", False)
 
 
 @mutant("r2_a_forward_carries_the_whole_bundle")
@@ -187,16 +184,8 @@ def the_order_of_the_roles_is_lost():
 
         return forward
 
-    new = None
-    for key, function in group._EFFECTS.items():
-        if key == ("parent", tables.Trigger.FORWARD):
-            new = make(function)
-    yield mock.patch.dict(group._EFFECTS, {("parent", tables.Trigger.FORWARD): new})
-    if hasattr(group, "_EFFECT_OF"):
-        yield mock.patch.dict(
-            group._EFFECT_OF,
-            {row: new for row in group._EFFECT_OF if row.fires == ("parent", tables.Trigger.FORWARD)},
-        )
+    (row,) = group.COUPLED_BY[True]["done"]["deferred"]
+    yield mock.patch.object(row, "effect", make(row.effect))
 
 
 @mutant("the_coupling_is_settled")
@@ -222,31 +211,31 @@ def an_older_parent_output_stays():
 
 
 def _closed(change):
-    """``change`` gets the books, the group, its members and the actions when a group was closed."""
+    """``change`` gets the ledger, the group, its members and the actions when a group was closed."""
 
     def make(original):
-        def close(self, group, actions):
+        def conclude(self, group):
             members = group.members()
-            original(self, group, actions)
+            original(self, group)
             if group.ended:
-                change(self, group, members, actions)
+                change(self, group, members, self.step.actions)
 
-        return close
+        return conclude
 
-    return patched(books.Books, "close", make)
+    return patched(Ledger, "conclude", make)
 
 
 @mutant("r7_nothing_is_left_of_ended_groups")
 def keeps_a_record_when_the_group_has_ended():
     yield _closed(
-        lambda books, group, members, actions: books.requests.update({members[-1].request_id: members[-1]})
+        lambda ledger, group, members, actions: ledger.requests.update({members[-1].request_id: members[-1]})
     )
 
 
 @mutant("r7_tombstones_are_bounded_and_true")
 def keeps_the_payloads_in_the_tombstone():
-    def keep(books, group, members, actions):
-        stone = books.tombstones.get(group.request_id)
+    def keep(ledger, group, members, actions):
+        stone = ledger.tombstones.get(group.request_id)
         stone.unheard = frozenset({*(stone.unheard or ()), group})
 
     yield _closed(keep)
@@ -264,43 +253,41 @@ def forgets_a_timer():
 
 @mutant("r3_ids_belong_to_the_group_that_ended")
 def releases_twice():
-    yield _closed(lambda books, group, members, actions: actions.append(actions[-1]))
+    yield _closed(lambda ledger, group, members, actions: actions.append(actions[-1]))
 
 
 @mutant("r3_ids_belong_to_the_group_that_ended")
 def releases_nothing():
-    yield _closed(lambda books, group, members, actions: actions.pop())
+    yield _closed(lambda ledger, group, members, actions: actions.pop())
 
 
 @mutant("r3_ids_belong_to_the_group_that_ended")
 def releases_the_parent_alone():
-    yield _closed(lambda books, group, members, actions: actions[-1].request_ids.__delitem__(slice(1, None)))
+    yield _closed(lambda ledger, group, members, actions: actions[-1].request_ids.__delitem__(slice(1, None)))
 
 
 @mutant("the_answer_is_in_order")
 def releases_before_it_fails():
-    yield _closed(lambda books, group, members, actions: actions.reverse())
+    yield _closed(lambda ledger, group, members, actions: actions.reverse())
 
 
 @mutant("r3_ids_belong_to_the_group_that_ended")
 def fails_the_parent_and_lets_its_companions_run():
-    yield patched(group.Group, "_abort", lambda original: lambda request_ids, actions: None)
+    yield patched(Step, "abort", lambda original: lambda self, request_ids: None)
 
 
 @mutant("r3_ids_belong_to_the_group_that_ended", replace(ONE, parents=2))
 def aborts_a_stranger():
-    yield patched(
-        group.Group, "_abort", lambda original: lambda request_ids, actions: original([*request_ids, "q"], actions)
-    )
+    yield patched(Step, "abort", lambda original: lambda self, request_ids: original(self, [*request_ids, "q"]))
 
 
 @mutant("r1_a_parent_ends_once")
 def forwards_after_a_failure():
     def make(original):
-        def fail(self, companion, cause, now, journal, told):
-            original(self, companion, cause, now, journal, told)
+        def fail(self, companion, step):
+            original(self, companion, step)
             if self.engine_outputs is not None:
-                told.append(
+                step.say(
                     actions.ForwardParent(
                         self.request_id, self.life, 0, self.engine_outputs, self.roles(), [], None
                     )
@@ -314,12 +301,11 @@ def forwards_after_a_failure():
 @mutant("r1_every_end_is_told_and_no_other")
 def an_abort_by_the_client_brings_a_failure():
     def make(original):
-        def fail(self, companion, cause, now, journal, told):
-            if cause.reason is FailureReason.ABORTED and companion is None:
-                told.append(
-                    actions.FailParent(self.request_id, self.life, None, cause.reason, "gone", None, None, None)
-                )
-            original(self, companion, cause, now, journal, told)
+        def fail(self, companion, step):
+            reason = step.cause.reason
+            if reason is FailureReason.ABORTED and companion is None:
+                step.say(actions.FailParent(self.request_id, self.life, None, reason, "gone", None, None, None))
+            original(self, companion, step)
 
         return fail
 
@@ -335,24 +321,25 @@ def a_lost_replica_of_a_companion_goes_unnoticed():
 @mutant("every_abort_is_answered")
 def an_abort_of_what_has_ended_is_not_answered():
     def make(original):
-        def refused(self, verdict, reason, actions, *args):
-            return original(self, verdict, reason, (), *args)
+        def refuse(self, *args):
+            self.step.actions.clear()
+            return original(self, *args)
 
-        return refused
+        return refuse
 
-    yield patched(books.Books, "refused", make)
+    yield patched(Ledger, "refuse", make)
 
 
 @mutant("r4_client_facing_actions_name_parents")
 def fails_under_the_name_of_the_companion():
     def make(original):
-        def fail(self, companion, cause, now, journal, told):
-            original(self, companion, cause, now, journal, told)
-            for number, action in enumerate(told):
+        def fail(self, companion, step):
+            original(self, companion, step)
+            for number, action in enumerate(step.actions):
                 if companion is not None and isinstance(action, actions.FailParent):
                     fields = {**action.to_dict(), "parent_id": companion.request_id, "reason": action.reason}
                     del fields["type"]
-                    told[number] = actions.FailParent(**fields)
+                    step.actions[number] = actions.FailParent(**fields)
 
         return fail
 
@@ -365,19 +352,17 @@ def fails_under_the_name_of_the_companion():
 @mutant("r8_a_late_event_never_resurrects", LATE)
 def a_late_start_resurrects():
     def make(original):
-        def start(books, record, event, choice):
+        def start(ledger, record, event):
             if record is None:
-                books.registered += 1
-                books.parents += 1
-                record = group.Group(event.request_id, 9, books.registered, books.now, True, False)
-                books.admit(record)
-            return original(books, record, event, choice)
+                record = ledger.open(event.request_id, 9, announced=True, streaming=False, own=None)
+                ledger.admit(record)
+            return original(ledger, record, event)
 
         return start
 
     for kind in ("parent", "companion"):
         yield cell(ev.RequestStarted, kind, ["cleaned"], moves(tables.Trigger.START))
-    yield effect(ev.RequestStarted, make)
+    yield from effect(ev.RequestStarted, make)
 
 
 @mutant("r8_a_late_event_never_resurrects", LATE)
@@ -390,23 +375,21 @@ def what_starts_late_runs_on():
 @mutant("the_disposition_is_the_agreed_one", STRANGE)
 def the_life_is_not_checked():
     for model in (ev.RequestFailed, ev.RequestStarted, ev.ParentFinished):
-        yield mock.patch.object(handlers.ROUTES[model], "checks_life", False)
+        yield mock.patch.object(routes.NAMED[model], "checks_life", False)
 
 
 @mutant("r9_registration_is_all_or_nothing", STRANGE)
 def a_rejected_registration_is_half_applied():
     def make(original):
-        def refuse(books, event, record, option):
-            answer = original(books, event, record, option)
-            if event.type == "parent_registered" and event.parent_id not in books.requests:
-                books.registered += 1
-                books.parents += 1
-                books.admit(group.Group(event.parent_id, 1, books.registered, books.now, True, False))
+        def refuse(self, ledger, event, record, option):
+            answer = original(self, ledger, event, record, option)
+            if event.type == "parent_registered" and event.parent_id not in ledger.requests:
+                ledger.admit(ledger.open(event.parent_id, 1, announced=True, streaming=False, own=None))
             return answer
 
         return refuse
 
-    yield patched(registry_module, "refuse", make)
+    yield patched(routes.Named, "refuse", make)
 
 
 @mutant("r9_registration_is_all_or_nothing", DOUBLED)
@@ -422,41 +405,41 @@ def an_id_is_used_again_while_it_may_report():
 @mutant("r5_an_event_touches_no_other_group", replace(ONE, parents=2, companions=0, announced=(False,)))
 def a_failure_seals_the_other_groups():
     def make(original):
-        def fail(self, record, cause):
+        def conclude(self, group):
             for other in self.requests.values():
-                if other.group is not record.group:
+                if group.reason is not None and other.group is not group:
                     other.group.sealed = True
-            return original(self, record, cause)
+            return original(self, group)
 
-        return fail
+        return conclude
 
-    yield patched(books.Books, "fail", make)
+    yield patched(Ledger, "conclude", make)
 
 
 @mutant("r5_nothing_raises", LATE)
 def a_late_event_raises():
     def make(original):
-        def refuse(books, event, record, option):
+        def refuse(self, ledger, event, record, option):
             if record is None:
                 raise KeyError(event.type)
-            return original(books, event, record, option)
+            return original(self, ledger, event, record, option)
 
         return refuse
 
-    yield patched(registry_module, "refuse", make)
+    yield patched(routes.Named, "refuse", make)
 
 
 @mutant("what_is_refused_has_changed_nothing", DOUBLED)
 def a_refused_output_is_kept():
     def make(original):
-        def refuse(books, event, record, option):
+        def refuse(self, ledger, event, record, option):
             if event.type == "companion_output_ready" and record is not None:
                 record.output = event.output
-            return original(books, event, record, option)
+            return original(self, ledger, event, record, option)
 
         return refuse
 
-    yield patched(registry_module, "refuse", make)
+    yield patched(routes.Named, "refuse", make)
 
 
 # -- time -------------------------------------------------------------------------------------------------
@@ -465,9 +448,9 @@ def a_refused_output_is_kept():
 @mutant("r11_the_next_deadline_is_exact", TIMED)
 def a_second_output_begins_the_wait_anew():
     def make(original):
-        def defer(record, now, journal):
-            original(record, now, journal)
-            record.since = now
+        def defer(record, step):
+            original(record, step)
+            record.since = step.now
 
         return defer
 
@@ -476,7 +459,7 @@ def a_second_output_begins_the_wait_anew():
 
 @mutant("r11_the_next_deadline_is_exact", replace(TIMED, heartbeats=True))
 def a_sign_of_life_counts_for_nothing():
-    yield patched(group.Group, "progress", lambda original: lambda self, record, now: None)
+    yield patched(group.Group, "progress", lambda original: lambda self, record, step: None)
 
 
 @mutant("r11_the_next_deadline_is_exact", TIMED)
@@ -488,7 +471,7 @@ def no_timer_is_set_for_a_deferred_parent():
 
         return arm
 
-    yield patched(books.Books, "arm", make)
+    yield patched(Ledger, "arm", make)
 
 
 @mutant("r10_ticks_alone_end_every_parent", TIMED)
@@ -509,9 +492,9 @@ def what_it_answers_hangs_on_what_it_was_asked_before():
     calls = count()
 
     def make(original):
-        def abort(request_ids, actions):
-            original(request_ids[::-1] if next(calls) % 2 else request_ids, actions)
+        def abort(self, request_ids):
+            original(self, request_ids[::-1] if next(calls) % 2 else request_ids)
 
         return abort
 
-    yield patched(group.Group, "_abort", make)
+    yield patched(Step, "abort", make)

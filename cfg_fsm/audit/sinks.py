@@ -9,7 +9,7 @@ import io
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timezone
 from hashlib import sha256
 from typing import IO, Any, cast
@@ -17,7 +17,7 @@ from typing import IO, Any, cast
 from pydantic_core import to_json
 
 from cfg_fsm.audit.reading import ZEROS, last_hash
-from cfg_fsm.engine.journal import AuditRecord
+from cfg_fsm.engine.journal import AuditRecord, Fields, as_record
 from cfg_fsm.errors import CfgFsmError
 
 _BUFFER = 1 << 16
@@ -26,14 +26,12 @@ _LAST = 253_402_300_799.0
 
 
 class MemoryAudit:
-    """Keeps the last ``maxlen`` records (``None``: all of them).
-
-    Where every fraction of a microsecond counts, give the registry ``memory.append`` in place of ``memory``: it
-    is the queue's own method, without a Python call in between.
-    """
+    """Keeps the last ``maxlen`` records (``None``: all of them)."""
 
     def __init__(self, maxlen: int | None = 10_000) -> None:
-        self._records: deque[AuditRecord] = deque(maxlen=maxlen)
+        self._records: deque[Fields] = deque(maxlen=maxlen)
+        self.take_step: Callable[[Iterable[Fields]], None] = self._records.extend
+        """Keep the records of a step: see ``StepObserver``."""
         self.append: Callable[[AuditRecord], None] = self._records.append
 
     def __call__(self, record: AuditRecord) -> None:
@@ -49,7 +47,7 @@ class MemoryAudit:
     @property
     def records(self) -> list[AuditRecord]:
         """The records that are kept, the oldest first."""
-        return list(self._records)
+        return list(map(as_record, self._records))
 
     def clear(self) -> None:
         """Forget them."""

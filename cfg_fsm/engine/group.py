@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from cfg_fsm import tables
 from cfg_fsm.actions import FailParent, ForwardParent
@@ -47,7 +47,9 @@ _NEVER = math.inf
 class Companion:
     """A companion's record."""
 
-    __slots__ = ("group", "output", "replica", "request_id", "role", "seen", "since", "state")
+    __slots__ = (
+        "group", "life", "output", "parent_id", "replica", "request_id", "role", "seen", "since", "state",
+    )  # fmt: skip
 
     machine = tables.COMPANION.value
 
@@ -56,22 +58,14 @@ class Companion:
         self.request_id = request_id
         self.role = role
         self.group = group
+        self.parent_id = group.request_id
+        self.life = group.life
         self.output: Any = None
         self.replica: Replica | None = None
         self.since = now
         """When it entered its state, monotonic seconds."""
         self.seen = now
         """When it last gave a sign of life."""
-
-    @property
-    def parent_id(self) -> str:
-        """Id of the parent it belongs to."""
-        return self.group.request_id
-
-    @property
-    def life(self) -> int:
-        """Life of its group."""
-        return self.group.life
 
 
 class Due(NamedTuple):
@@ -108,6 +102,8 @@ class Group:
 
     machine = tables.PARENT.value
     role: None = None
+    if TYPE_CHECKING:
+        parent_id: str
 
     def __init__(
         self,
@@ -149,11 +145,6 @@ class Group:
     def group(self) -> Group:
         """Itself, so that a parent and a companion are asked alike."""
         return self
-
-    @property
-    def parent_id(self) -> str:
-        """Its own id, likewise."""
-        return self.request_id
 
     # -- what the registry asks ---------------------------------------------------------------------------
 
@@ -389,6 +380,9 @@ class Group:
         self.reason = reason
         FAIL[self.machine](self, step, reason)
 
+
+# A parent's ``parent_id`` is its own id: the same slot under another name, for records are asked alike.
+setattr(Group, "parent_id", Group.__dict__["request_id"])  # noqa: B010 - a type checker knows slots by instance only
 
 _R = TypeVar("_R", Group, Companion)
 

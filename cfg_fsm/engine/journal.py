@@ -8,12 +8,12 @@ stamps it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from cfg_fsm.actions import Action
 from cfg_fsm.errors import ReentrantDispatch
-from cfg_fsm.events import EventBase
+from cfg_fsm.events import Event, EventBase
 
 _LOGGER = logging.getLogger("cfg_fsm")
 
@@ -48,10 +48,33 @@ class AuditRecord(NamedTuple):
     """Number of that event, from 1."""
 
 
-#: ``AuditRecord(*values)`` without the call of its constructor: there are several records in every step.
-_make: Callable[[type[AuditRecord], tuple[Any, ...]], AuditRecord] = tuple.__new__
+#: What the journal collects: the fields of an ``AuditRecord`` as a plain tuple, with the event itself in the place
+#: of its body where it may be kept. There are several in every step, and the record costs three times as much.
+Fields: TypeAlias = tuple[Any, ...]
+
+#: ``AuditRecord(*fields)`` without the call of its constructor.
+_make: Callable[[type[AuditRecord], Fields], AuditRecord] = tuple.__new__
+_BODY = AuditRecord._fields.index("event")
+
+
+def as_record(fields: Fields) -> AuditRecord:
+    """The record that the journal has collected."""
+    body = fields[_BODY]
+    if isinstance(body, EventBase):
+        return _make(AuditRecord, (*fields[:_BODY], body.log_body(), *fields[_BODY + 1 :]))
+    return _make(AuditRecord, fields)
+
 
 Observer: TypeAlias = Callable[[AuditRecord], object]
+
+
+@runtime_checkable
+class StepObserver(Protocol):
+    """An observer that gets all records of a step in one call, as plain tuples. It must not change them."""
+
+    def take_step(self, records: Sequence[Fields]) -> object:
+        """The records of a step, in order: the fields of ``AuditRecord``. The list is the journal's own."""
+        ...
 
 
 class Recorded(Protocol):
@@ -70,11 +93,6 @@ class Recorded(Protocol):
     @property
     def parent_id(self) -> str:
         """Its group's id."""
-        ...
-
-    @property
-    def group(self) -> Recorded:
-        """The parent's record."""
         ...
 
     @property
@@ -100,11 +118,15 @@ class Journal:
     records and observers get their turn.
     """
 
-    __slots__ = ("_at", "_delivering", "_event", "_observers", "_pending", "errors", "event_seq", "seq")
+    __slots__ = ("_add", "_at", "_delivering", "_event", "_observers", "_pending", "errors", "event_seq", "seq")
 
-    def __init__(self, observers: Iterable[Observer]) -> None:
-        self._observers = tuple(observers)
-        self._pending: list[AuditRecord] = []
+    def __init__(self, observers: Iterable[Observer | StepObserver]) -> None:
+        self._observers = tuple(
+            (observer.take_step if isinstance(observer, StepObserver) else self._one_by_one(observer), observer)
+            for observer in observers
+        )
+        self._pending: list[Fields] = []
+        self._add = self._pending.append
         self._delivering = False
         self._event = ""
         self._at = 0.0
@@ -122,65 +144,36 @@ class Journal:
         self._event, self._at = name, at
         self.event_seq += 1
 
-    def _add(
-        self,
-        kind: str,
-        machine: str | None = None,
-        request_id: str | None = None,
-        parent_id: str | None = None,
-        role: str | None = None,
-        life: int | None = None,
-        trigger: str | None = None,
-        source: str | None = None,
-        dest: str | None = None,
-        reason: str | None = None,
-        event: Any = None,
-    ) -> None:
-        self.seq = seq = self.seq + 1
-        if event is None:
-            event = self._event
-        self._pending.append(
-            _make(
-                AuditRecord,
-                (seq, self._at, kind, machine, request_id, parent_id, role, life, trigger, source, dest,
-                 reason, event, self.event_seq),
-            )
-        )  # fmt: skip
+    def begin_with(self, event: Event, at: float) -> None:
+        """A step begins with an event, enough of which is recorded to dispatch it again.
 
-    def event(self, event: EventBase) -> None:
-        """The event itself, enough of it to dispatch it again."""
-        request_id, parent_id, role, life = event.head()
+        Raises ``ReentrantDispatch`` if an observer is being called.
+        """
+        if self._delivering:
+            raise ReentrantDispatch
+        self._event, self._at = event.type, at
+        self.event_seq = number = self.event_seq + 1
         self.seq = seq = self.seq + 1
-        self._pending.append(
-            _make(
-                AuditRecord,
-                (seq, self._at, "event", None, request_id, parent_id, role, life, None, None, None, None,
-                 event.log_body(), self.event_seq),
-            )
+        request_id, parent_id, role, life = event.head()
+        self._add(
+            (seq, at, "event", None, request_id, parent_id, role, life, None, None, None, None,
+             event if event.keeps else event.log_body(), number)
         )  # fmt: skip
 
     def created(self, record: Recorded) -> None:
         """A machine entered its initial state."""
-        self.transition(record, None, None, record.state, None, "created")
-
-    def transition(
-        self,
-        record: Recorded,
-        trigger: str | None,
-        source: str | None,
-        dest: str,
-        reason: str | None,
-        kind: str = "transition",
-    ) -> None:
-        """A machine moves."""
-        group = record.group
         self.seq = seq = self.seq + 1
-        self._pending.append(
-            _make(
-                AuditRecord,
-                (seq, self._at, kind, record.machine, record.request_id, group.request_id, record.role,
-                 group.life, trigger, source, dest, reason, self._event, self.event_seq),
-            )
+        self._add(
+            (seq, self._at, "created", record.machine, record.request_id, record.parent_id, record.role,
+             record.life, None, None, record.state, None, self._event, self.event_seq)
+        )  # fmt: skip
+
+    def transition(self, record: Recorded, trigger: str, source: str, dest: str, reason: str | None) -> None:
+        """A machine moves."""
+        self.seq = seq = self.seq + 1
+        self._add(
+            (seq, self._at, "transition", record.machine, record.request_id, record.parent_id, record.role,
+             record.life, trigger, source, dest, reason, self._event, self.event_seq)
         )  # fmt: skip
 
     def refused(
@@ -194,20 +187,22 @@ class Journal:
         life: int | None = None,
     ) -> None:
         """An event was ignored or rejected; ``record`` is the live request it met, if any."""
-        if record is None:
-            self._add(kind, None, request_id, parent_id, life=life, reason=reason)
-        else:
-            self._add(
-                kind, record.machine, request_id, record.parent_id,
-                record.role if request_id == record.request_id else None, record.life,
-                source=record.state, dest=record.state, reason=reason,
-            )  # fmt: skip
+        machine = role = state = None
+        if record is not None:
+            machine, state, parent_id, life = record.machine, record.state, record.parent_id, record.life
+            role = record.role if request_id == record.request_id else None
+        self.seq = seq = self.seq + 1
+        self._add(
+            (seq, self._at, kind, machine, request_id, parent_id, role, life, None, state, state, reason,
+             self._event, self.event_seq)
+        )  # fmt: skip
 
     def action(self, action: Action, parent_id: str | None, life: int | None) -> None:
         """The host was told to do something. ``parent_id``: the group it is about, if it is about one."""
+        self.seq = seq = self.seq + 1
         self._add(
-            "action", request_id=parent_id, parent_id=parent_id, life=life, trigger=action.type,
-            reason=action.log_reason(), event=action.log_body(),
+            (seq, self._at, "action", None, parent_id, parent_id, None, life, action.type, None, None,
+             action.log_reason(), action.log_body(), self.event_seq)
         )  # fmt: skip
 
     def deliver(self) -> None:
@@ -217,13 +212,23 @@ class Journal:
             return
         self._delivering = True  # until it is done nothing is added: see ``begin``
         try:
-            for observer in self._observers:
-                for record in records:
-                    try:
-                        observer(record)
-                    except Exception:
-                        self.errors += 1
-                        _LOGGER.exception("audit observer %r failed on record %d", observer, record.seq)
+            for take_step, observer in self._observers:
+                try:
+                    take_step(records)
+                except Exception:
+                    self.errors += 1
+                    _LOGGER.exception("audit observer %r failed on record %d", observer, records[0][0])
         finally:
             records.clear()
             self._delivering = False
+
+    def _one_by_one(self, observer: Observer) -> Callable[[Sequence[Fields]], None]:
+        def take_step(records: Sequence[Fields]) -> None:
+            for fields in records:
+                try:
+                    observer(as_record(fields))
+                except Exception:
+                    self.errors += 1
+                    _LOGGER.exception("audit observer %r failed on record %d", observer, fields[0])
+
+        return take_step

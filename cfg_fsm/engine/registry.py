@@ -57,8 +57,7 @@ class Registry:
         if now is None or now < step.now:  # time never goes back
             now = step.now
         if journal is not None:
-            journal.begin(event.type, now)
-            journal.event(event)
+            journal.begin_with(event, now)
         step.now = now
         if ledger.tombstones.expire_at <= now:
             ledger.tombstones.expire(now)

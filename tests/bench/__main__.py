@@ -42,6 +42,7 @@ ROWS = (
     Row("tracker_audit", "the same with the in-memory audit", 2.5, 1.8),
     Row("recorded_calls", "drop-in tracker / the original, the large recorded run's calls"),
     Row("events", "events, built and dispatched, same life / the original's calls", 6, 4),
+    Row("events_audit", "the same with the in-memory audit / without", 1.6, 1.4),
     Row(
         "transitions_each", "the same life on stock `transitions`, one machine per request / events", 15, 30, True
     ),

@@ -49,11 +49,16 @@ def against_the_real_tracker(scale: Scale) -> dict[str, Ratio]:
     return {
         "tracker": paired(_lives(lives.on_tracker, CfgCompanionTracker(), scale.lives), real, scale.pairs),
         "tracker_audit": paired(
-            _lives(lives.on_tracker, CfgCompanionTracker(observers=[audit.append]), scale.lives),
+            _lives(lives.on_tracker, CfgCompanionTracker(observers=[audit]), scale.lives),
             real,
             scale.pairs,
         ),
         "events": paired(_lives(lives.on_events, Registry(), scale.lives), real, scale.pairs),
+        "events_audit": paired(
+            _lives(lives.on_events, Registry(observers=[MemoryAudit(maxlen=10_000)]), scale.lives),
+            _lives(lives.on_events, Registry(), scale.lives),
+            scale.pairs,
+        ),
     }
 
 
