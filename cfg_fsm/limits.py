@@ -47,8 +47,9 @@ class Limits(BaseModel):
     @property
     def bounds_time(self) -> bool:
         """Whether any of the four times is set."""
-        return any(getattr(self, name) is not None for name in _TIMES)
+        return any(getattr(self, name) is not None for name in TIMES)
 
 
-_TIMES = ("deferred_s", "silent_s", "start_s", "total_s")
-_PER_PARENT = (*_TIMES, "max_companions_per_parent")
+#: The fields that bound time.
+TIMES = ("deferred_s", "silent_s", "start_s", "total_s")
+_PER_PARENT = (*TIMES, "max_companions_per_parent")

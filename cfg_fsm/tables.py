@@ -97,6 +97,8 @@ FINAL: dict[MachineKind, str] = {PARENT: P.CLEANED, COMPANION: C.CLEANED}
 #: States in which a request has not ended yet.
 LIVE_PARENT: tuple[str, ...] = (P.REGISTERED, P.RUNNING, P.DEFERRED, P.FORWARDED)
 OPEN_COMPANION: tuple[str, ...] = (C.REGISTERED, C.RUNNING)
+#: States in which a record of a request is kept between two events.
+LIVE: dict[MachineKind, tuple[str, ...]] = {PARENT: LIVE_PARENT, COMPANION: (*OPEN_COMPANION, C.DONE)}
 
 # ---------------------------------------------------------------------------
 # State-triggered rows: the coupling of the machines of one group
@@ -233,7 +235,7 @@ GUARDS: dict[str, str] = {
     "joins": "the group is unsealed and R9 lets the role and the id in",
     "unsealed": "the set of companions is open",
     "streaming": "the parent was registered as streaming",
-    "failed_finish": "the finish reason is abort or error",
+    "failed_finish": f"the finish reason is {' or '.join(FAILED_FINISH)}",
     "bound": "the request is bound to the lost replica",
     "due": "the earliest deadline of the group is this machine's, and it has come",
 }

@@ -37,6 +37,7 @@ from cfg_fsm.engine.resolved import (
     bind_effects,
 )
 from cfg_fsm.engine.step import Cause, Replica, Step
+from cfg_fsm.errors import InvalidDefinition
 from cfg_fsm.limits import Limits
 from cfg_fsm.states import FailureReason, Trigger
 from cfg_fsm.tables import DeadlineRow
@@ -403,3 +404,15 @@ ROW_EFFECTS: dict[tuple[str, Trigger], RowEffect] = {
     ("group", Trigger.CLEAN): Group._clean,
 }
 bind_effects(ROW_EFFECTS)
+
+
+def _check_attributes() -> None:
+    """Raise ``InvalidDefinition`` if a record lacks what a row names: a guard, or where a deadline counts from."""
+    slots = {tables.PARENT: Group.__slots__, tables.COMPANION: Companion.__slots__}
+    named = [(kind, row.guard) for kind, rows in tables.ROWS.items() for row in rows]
+    for kind, name in (*named, *((row.machine, row.since) for row in tables.DEADLINE_ROWS)):
+        if name is not None and name not in slots[kind]:
+            raise InvalidDefinition(f"{kind}: its record has no {name!r}", machine=kind)
+
+
+_check_attributes()

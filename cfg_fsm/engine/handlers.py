@@ -179,41 +179,53 @@ def _overdue(record: Record, _: ev.ClockTicked) -> Cause:
 
 Guard: TypeAlias = Callable[[Ledger, Any, Any], bool]
 
+#: The guards that ``tables.GUARDS`` names.
+GUARDS: dict[str, Guard] = {}
+#: Types of the events that each of them can be asked about.
+GUARDED: dict[str, tuple[str, ...]] = {}
+#: Those that need no record of a live request.
+FOR_ANYBODY = ("admissible",)
 
+
+def _guard(name: str, *events: str) -> Callable[[Guard], Guard]:
+    def note(guard: Guard) -> Guard:
+        GUARDS[name], GUARDED[name] = guard, events
+        return guard
+
+    return note
+
+
+@_guard("admissible", "parent_registered")
+@_guard("joins", "companion_registered")
 def _is_admissible(ledger: Ledger, _: Any, event: Any) -> bool:
     return admission.why_not(ledger, event) is None
 
 
+@_guard("unsealed", "companion_registered", "companions_sealed")
 def _is_unsealed(_: Ledger, record: Any, __: Any) -> bool:
     return not record.group.sealed
 
 
+@_guard("streaming", "parent_output_ready")
 def _is_streaming(_: Ledger, record: Any, __: Any) -> bool:
-    return bool(record.streaming)
+    return bool(record.group.streaming)
 
 
+@_guard("failed_finish", "companion_output_ready")
 def _has_failed_finish(_: Ledger, __: Any, event: Any) -> bool:
     return event.finish_reason in tables.FAILED_FINISH
 
 
+@_guard("bound", "replica_lost")
 def _is_bound(_: Ledger, record: Any, event: Any) -> bool:
     return bool(record.replica == (event.stage_id, event.replica_id))
 
 
+@_guard("due", "clock_ticked")
 def _is_due(ledger: Ledger, record: Any, _: Any) -> bool:
     due = record.group.first_due()
     return due is not None and due.record is record and due.when <= ledger.step.now
 
 
-#: The guards that ``tables.GUARDS`` names.
-GUARDS: dict[str, Guard] = {
-    "admissible": _is_admissible,
-    "same_registration": admission.is_same_registration,
-    "known_pair": admission.is_known_pair,
-    "joins": _is_admissible,
-    "unsealed": _is_unsealed,
-    "streaming": _is_streaming,
-    "failed_finish": _has_failed_finish,
-    "bound": _is_bound,
-    "due": _is_due,
-}
+_guard("same_registration", "parent_registered")(admission.is_same_registration)
+_guard("known_pair", "companion_registered")(admission.is_known_pair)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from cfg_fsm import tables
 from cfg_fsm.engine.group import Companion, Due, Group
 from cfg_fsm.engine.step import Replica
+from cfg_fsm.errors import InvalidDefinition
 from cfg_fsm.states import FailureReason
 
 
@@ -63,3 +65,7 @@ _OVERDUE: dict[FailureReason, str] = {
     FailureReason.START_DEADLINE: "{name} did not start within {limit} of its registration",
     FailureReason.SILENT: "{name} gave no sign of life for {limit}",
 }
+
+for _row in tables.DEADLINE_ROWS:
+    if _row.reason not in _OVERDUE:
+        raise InvalidDefinition(f"{_row.limit}: there is no sentence for {_row.reason!s}", machine=_row.machine)

@@ -22,7 +22,7 @@ from cfg_fsm.actions import (
 )
 from cfg_fsm.engine import admission
 from cfg_fsm.engine.group import Group
-from cfg_fsm.engine.handlers import EFFECTS, GUARDS, Effect, Guard
+from cfg_fsm.engine.handlers import EFFECTS, FOR_ANYBODY, GUARDED, GUARDS, Effect, Guard
 from cfg_fsm.engine.ledger import Ledger, Record
 from cfg_fsm.errors import InvalidDefinition
 from cfg_fsm.events import Event, EventBase
@@ -236,6 +236,16 @@ def _resolved(event: str, cell: tables.Cell) -> Cell:
     return tuple(Option(event, choice) for choice in cell)
 
 
+def _check_guards() -> None:
+    """Raise ``InvalidDefinition`` for a guard that cannot be asked where a cell asks it."""
+    for event, columns in tables.CLASSIFICATION.items():
+        gone = [columns.absent, columns.parent[CLEANED], columns.companion[CLEANED]]
+        for cell in (*columns.parent.values(), *columns.companion.values(), columns.absent):
+            for guard in (choice.guard for choice in cell if choice.guard is not None):
+                if event not in GUARDED[guard] or (guard not in FOR_ANYBODY and cell in gone):
+                    raise InvalidDefinition(f"{event}: the guard {guard!r} cannot be asked here")
+
+
 def _check_effects() -> None:
     """Raise ``InvalidDefinition`` for an effect that no cell brings."""
     named = {
@@ -249,6 +259,7 @@ def _check_effects() -> None:
         raise InvalidDefinition(f"{event}: no cell brings the effect for {trigger!s}", trigger=trigger)
 
 
+_check_guards()
 _check_effects()
 NAMED: dict[type[EventBase], Named] = {}
 SEVERAL: dict[type[EventBase], Several] = {}

@@ -6,8 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from cfg_fsm import tables
 from cfg_fsm.errors import InvalidDefinition
-from cfg_fsm.states import MachineKind, Trigger
-from cfg_fsm.tables import Classification, CouplingRow, DeadlineRow, Row
+from cfg_fsm.limits import TIMES
+from cfg_fsm.states import IgnoredReason, MachineKind, RejectedReason, Trigger
+from cfg_fsm.tables import (
+    Choice,
+    Classification,
+    CouplingRow,
+    DeadlineRow,
+    Quantifier,
+    Row,
+    Subjects,
+    Verdict,
+)
 
 
 def validate_rows(kind: MachineKind, states: Sequence[str], rows: Iterable[Row], initial: str, final: str) -> None:
@@ -81,6 +91,47 @@ def validate_classification(
             for guard in guards[:-1]:
                 if guard not in tables.GUARDS:
                     raise InvalidDefinition(f"{event}: unknown guard {guard!r}")
+            for choice in cell:
+                _check_choice(event, choice)
+        _check_where_nobody_lives(event, columns)
+
+
+def _check_choice(event: str, choice: Choice) -> None:
+    """A move or a stay has no reason and no answer; a refusal has no trigger, and a code of its own kind. Only a
+    rejected registration may lack one: admission names it."""
+    refused = choice.verdict in (Verdict.IGNORED, Verdict.REJECTED)
+    codes = {Verdict.IGNORED: IgnoredReason, Verdict.REJECTED: RejectedReason}.get(choice.verdict)
+    wrong = None
+    if choice.trigger is not None and choice.verdict is not Verdict.MOVES:
+        wrong = f"has a trigger, {choice.trigger!s}"
+    elif not refused and (choice.reason is not None or choice.answer):
+        wrong = "has a reason or an answer"
+    elif refused and choice.reason is None and (event, choice.verdict) not in _NAMED_BY_ADMISSION:
+        wrong = "has no reason"
+    elif codes is not None and choice.reason is not None and not isinstance(choice.reason, codes):
+        wrong = f"has the reason {choice.reason!s}"
+    if wrong:
+        raise InvalidDefinition(f"{event}: a choice that is {choice.verdict.value!r} {wrong}")
+
+
+_NAMED_BY_ADMISSION = {("parent_registered", Verdict.REJECTED), ("companion_registered", Verdict.REJECTED)}
+
+
+def _check_where_nobody_lives(event: str, columns: Classification) -> None:
+    """An id that has ended or was never heard of has no machine: nothing moves it and nothing stays, but what is
+    about everybody; a new machine may be made for it. Where one lives, none is made."""
+    for kind, cells in ((tables.PARENT, columns.parent), (tables.COMPANION, columns.companion)):
+        for state, cell in ((tables.ABSENT, columns.absent), *cells.items()):
+            lives = state in tables.LIVE[kind]
+            for choice in cell:
+                stays = choice.verdict is Verdict.STAYS and columns.about is not Subjects.DUE
+                moves = choice.verdict is Verdict.MOVES
+                if (stays and state in (tables.ABSENT, tables.FINAL[kind])) or (
+                    moves and (choice.trigger is None) is lives
+                ):
+                    raise InvalidDefinition(
+                        f"{event}: {choice.verdict.value!r} is not for {kind} {state!s}", machine=kind, state=state
+                    )
 
 
 def validate_coupling(
@@ -107,8 +158,37 @@ def validate_coupling(
     for row in coupling:
         check(row.name, tables.PARENT, row.parent, row.trigger if row.fires != "companion" else None)
         check(row.name, tables.COMPANION, row.companions, row.trigger if row.fires != "parent" else None)
+        if (row.fires, row.trigger) in _ASKS and row.quantifier not in _ASKS[row.fires, row.trigger]:
+            raise InvalidDefinition(f"{row.name}: {row.trigger!s} cannot follow from {row.quantifier.value!r}")
+        if (row.reason is not None) is not (row.fires == "companion" and row.trigger is Trigger.FAIL):
+            raise InvalidDefinition(f"{row.name}: a reason is for the failure of companions, and for that only")
     for deadline in deadlines:
         check(deadline.limit, deadline.machine, deadline.states, Trigger.FAIL)
+        if deadline.limit not in TIMES:
+            raise InvalidDefinition(f"{deadline.limit}: there is no such limit in time", machine=deadline.machine)
+
+
+#: What a coupling row must ask for so that whom it fires on is known.
+_ASKS: dict[tuple[str, Trigger], tuple[Quantifier, ...]] = {
+    ("parent", Trigger.FAIL): (Quantifier.ANY,),
+    ("companion", Trigger.FAIL): (Quantifier.EACH,),
+    ("group", Trigger.CLEAN): (Quantifier.EVERY,),
+}
+
+
+def validate_ticks(ticked: Classification, deadlines: Iterable[DeadlineRow]) -> None:
+    """Raise ``InvalidDefinition`` where the cells of ``clock_ticked`` and the deadline rows differ."""
+    rows = {(row.machine, str(state)) for row in deadlines for state in row.states}
+    for kind, cells in ((tables.PARENT, ticked.parent), (tables.COMPANION, ticked.companion)):
+        for state, cell in cells.items():
+            fails = any(choice.guard == "due" and choice.trigger is Trigger.FAIL for choice in cell)
+            if fails is not ((kind, state) in rows):
+                raise InvalidDefinition(
+                    f"clock_ticked: {kind} {state!s} "
+                    + ("fails without a deadline row" if fails else "has a deadline row and does not fail"),
+                    machine=kind,
+                    state=state,
+                )
 
 
 def validate() -> None:
@@ -117,3 +197,4 @@ def validate() -> None:
         validate_rows(kind, tables.STATES[kind], tables.ROWS[kind], tables.INITIAL[kind], tables.FINAL[kind])
     validate_classification(tables.CLASSIFICATION, tables.ROWS)
     validate_coupling(tables.COUPLING_ROWS, tables.DEADLINE_ROWS, tables.ROWS)
+    validate_ticks(tables.CLASSIFICATION["clock_ticked"], tables.DEADLINE_ROWS)
