@@ -49,13 +49,16 @@ class NotAnEvent(CfgFsmError, TypeError):
 
 
 class ReentrantDispatch(CfgFsmError, RuntimeError):
-    """An observer called ``dispatch`` while the records of a step were being handed out.
+    """``dispatch`` was called while another was running: by an observer, or by a finalizer.
 
     Queue the event and dispatch it after the running ``dispatch`` returned.
     """
 
     def __init__(self) -> None:
-        super().__init__("an observer must not dispatch; queue the event and dispatch it afterwards")
+        super().__init__(
+            "another dispatch is running: an observer or a finalizer must not dispatch; queue the event and dispatch "
+            "it afterwards"
+        )
 
 
 class BadLine(CfgFsmError, ValueError):

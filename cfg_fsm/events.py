@@ -51,6 +51,16 @@ class EventBase(BaseModel):
         """Whether it says that its request has ended by itself: an output or a failure (R9)."""
         return False
 
+    @property
+    def ends_parent(self) -> bool:
+        """Whether it is the host's own word that a parent is over: as good as the parent's report (R9)."""
+        return False
+
+    @property
+    def replica(self) -> tuple[int, int] | None:
+        """``(stage_id, replica_id)`` that it says its request runs on."""
+        return None
+
     at: Seconds | None = None
     """When it happened, in monotonic seconds. ``None``: the registry's current time, which never goes back."""
 
@@ -169,6 +179,11 @@ class RequestStarted(LifeEvent):
     request_id: RequestId
     stage_id: Index = 0
     replica_id: Index | None = None
+
+    @property
+    def replica(self) -> tuple[int, int] | None:
+        """See ``EventBase.replica``."""
+        return None if self.replica_id is None else (self.stage_id, self.replica_id)
 
     def head(self) -> Head:
         """See ``EventBase.head``."""
@@ -303,6 +318,11 @@ class ForwardRejected(LifeEvent):
     parent_id: RequestId
     error: Text
 
+    @property
+    def ends_parent(self) -> bool:
+        """True."""
+        return True
+
     def head(self) -> Head:
         """See ``EventBase.head``."""
         return self.parent_id, self.parent_id, None, self.life
@@ -315,6 +335,11 @@ class ParentFinished(LifeEvent):
 
     type: Literal["parent_finished"] = "parent_finished"
     parent_id: RequestId
+
+    @property
+    def ends_parent(self) -> bool:
+        """True."""
+        return True
 
     def head(self) -> Head:
         """See ``EventBase.head``."""

@@ -14,13 +14,16 @@ Count: TypeAlias = Annotated[int, Field(strict=True, ge=1)]
 class Limits(BaseModel):
     """Bounds in time and size. All optional; without them nothing ends by itself.
 
-    In ``Registry(limits=...)`` they hold for every parent. The four times and ``max_companions_per_parent``
+    In ``Registry(limits=...)`` they hold for every parent. The five times and ``max_companions_per_parent``
     may also come with ``ParentRegistered.limits``: a value there replaces the registry's for that parent,
     ``None`` leaves it. The other fields concern the registry as a whole and are read from its own limits only.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
+    confirm_s: Duration | None = None
+    """Seconds that the release of an aborted request waits for its report, from the end of its group. ``None``: it
+    is released with its group."""
     deferred_s: Duration | None = None
     """Seconds a parent may wait for its bundle, from the first defer of the current wait."""
     silent_s: Duration | None = None
@@ -46,10 +49,10 @@ class Limits(BaseModel):
 
     @property
     def bounds_time(self) -> bool:
-        """Whether any of the four times is set."""
+        """Whether any of the four times that end a parent is set."""
         return any(getattr(self, name) is not None for name in TIMES)
 
 
-#: The fields that bound time.
+#: The fields that end a parent in time.
 TIMES = ("deferred_s", "silent_s", "start_s", "total_s")
-_PER_PARENT = (*TIMES, "max_companions_per_parent")
+_PER_PARENT = (*TIMES, "confirm_s", "max_companions_per_parent")

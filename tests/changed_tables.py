@@ -1,11 +1,11 @@
 """The package with one change of its tables: what then runs, and what is drawn.
 
-``python changed_tables.py`` reads changes as a JSON list of ``[old text, new text]`` of ``tables.py`` from standard
-input, and writes one JSON line for each:
+``python changed_tables.py`` reads changes as a JSON list of ``[old text, new text]`` of ``tables.py`` from its
+standard input, and writes one JSON line for each:
 
 - ``refused``: why the package cannot be imported; or else
-- ``runs``: the transitions ``[machine, trigger, source, dest, event]`` that a registry takes on its way through all
-  states, and ``drawn``: those in the diagrams;
+- ``runs``: the transitions ``[machine, trigger, source, dest, event]`` that a registry takes on its way through
+  all states, and ``drawn``: those in the diagrams;
 - ``steps``: all that each step brings; ``pictures``: the text of the diagrams.
 
 Each change is tried in a child of this process, before anything of the package was imported.

@@ -91,7 +91,7 @@ def live_records(registry: Registry) -> dict[str, Any]:
 
 def armed_groups(registry: Registry) -> list[Any]:
     """The groups that the heap of deadlines knows."""
-    return list(registry._ledger.deadlines._armed.values())
+    return registry._ledger.deadlines.groups()
 
 
 def tombstones(registry: Registry) -> dict[str, Any]:

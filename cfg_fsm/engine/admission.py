@@ -54,10 +54,10 @@ def _why_no_ids(
     most = ledger.limits.max_requests
     if most is not None and len(requests) + len(ids) > most:
         return RejectedReason.REGISTRY_FULL
-    if life is None:
-        remembered = ledger.tombstones.by_id
+    waiting, told = ledger.waiting.by_id, ledger.tombstones.told
+    if waiting or told:
         for request_id in ids:
-            if request_id in remembered and ledger.tombstones.may_report(request_id):
+            if request_id in waiting or (life is None and ledger.tombstones.may_report(request_id)):
                 return RejectedReason.MAY_STILL_REPORT
     return None
 

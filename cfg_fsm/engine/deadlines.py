@@ -1,114 +1,162 @@
-"""The heap of deadlines: one alarm per group.
+"""The deadlines of the live requests, in the order in which they come.
 
-A group knows its own earliest deadline (``Alarmed.earliest``). The heap holds a *lower bound* of it: when a
-deadline moves later (a heartbeat) or goes away (an output) nothing is done, and the alarm is corrected when it
-comes to the top. Only an earlier deadline costs a push. So a heartbeat is free, a tick with nothing due looks at
-one number, and a group that ends is forgotten at once: what stays in the heap for a while is a pair of numbers,
-and the heap is rebuilt when those outnumber the live ones.
+A deadline is set when its state is entered or a sign of life comes: at the registry's time, which never goes back.
+So those with the same limit come in the order in which they were set, and a queue holds them: to set, to move and
+to take away costs the same however many there are. There is a queue for each limit and value, and a heap of the
+queues. The heap holds a *lower bound* for each queue, which is corrected when it comes to the top; so a tick with
+nothing due looks at one number, and corrects at most one for each queue.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator, Mapping
-from typing import Generic, Protocol, TypeVar
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
-#: Stale pairs that a heap may hold, beside as many as it has live ones, before it is rebuilt.
+from cfg_fsm import tables
+from cfg_fsm.tables import DeadlineRow
+
+_ROWS: dict[str, tuple[DeadlineRow, ...]] = {
+    kind.value: tuple(row for row in tables.DEADLINE_ROWS if row.machine is kind) for kind in tables.ROWS
+}
+#: Stale pairs that the heap may hold, beside as many as there are queues, before it is rebuilt.
 SLACK = 64
 
 
-class Alarmed(Protocol):
-    """What the heap needs of a group."""
-
-    seq: int
-    """Number of its registration: breaks ties between equal deadlines."""
-    alarm: float
-    """When the heap will look at it; infinity: never. Owned by ``Deadlines``."""
-
-    def earliest(self) -> float:
-        """Its earliest deadline in monotonic seconds; infinity: it has none."""
-        ...
+#: Name of a limit, and its value in seconds.
+Key: TypeAlias = tuple[str, float]
 
 
-G = TypeVar("G", bound=Alarmed)
+class Queue:
+    """Deadlines with one limit of one value, the earliest first."""
 
-
-class Deadlines(Generic[G]):
-    """Alarms of the live groups, in the order of deadline, then registration."""
-
-    __slots__ = ("_armed", "_heap")
+    __slots__ = ("alarm", "last", "sorted", "when")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int]] = []
-        self._armed: dict[int, G] = {}
+        self.when: OrderedDict[Any, float] = OrderedDict()
+        """Of each record, monotonic seconds."""
+        self.last = -math.inf
+        self.sorted = True
+        """Whether they are in order: a tracker's clock may go back."""
+        self.alarm = math.inf
+        """The lower bound that the heap holds."""
 
-    def copy(self, twins: Mapping[int, G]) -> Deadlines[G]:
-        """The same alarms for other groups, given by their ``seq``, that are copies of these."""
-        twin: Deadlines[G] = Deadlines()
-        twin._heap = list(self._heap)
-        twin._armed = {seq: twins[seq] for seq in self._armed}
-        return twin
+    def put(self, record: Any, when: float) -> None:
+        """Set the record's deadline, or move it."""
+        if self.when.get(record) != when:
+            if when < self.last:
+                self.sorted = False
+            self.last = when
+            self.when[record] = when
+            self.when.move_to_end(record)
+
+    def first(self) -> float:
+        """The earliest of them; infinity: there is none."""
+        if not self.sorted:
+            self.when = OrderedDict(sorted(self.when.items(), key=lambda item: item[1]))
+            self.sorted = True
+        return next(iter(self.when.values()), math.inf)
+
+
+class Deadlines:
+    """All deadlines of a registry or a tracker."""
+
+    __slots__ = ("_heap", "_queues")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, Key]] = []
+        self._queues: dict[Key, Queue] = {}
 
     def __len__(self) -> int:
-        """How many groups have an alarm."""
-        return len(self._armed)
+        """How many deadlines are set."""
+        return sum(len(queue.when) for queue in self._queues.values())
 
-    @property
-    def heap_size(self) -> int:
-        """How many pairs the heap holds, stale ones included."""
-        return len(self._heap)
+    def groups(self) -> list[Any]:
+        """Groups that have a deadline, each once."""
+        records = (record for queue in self._queues.values() for record in queue.when)
+        return list({record.group.seq: record.group for record in records}.values())
 
-    def arm(self, group: G, when: float) -> None:
-        """See to it that ``group`` is looked at no later than ``when``."""
-        if when < group.alarm:
-            group.alarm = when
-            self._armed[group.seq] = group
-            heapq.heappush(self._heap, (when, group.seq))
-            self._compact()
+    def copy(self, twin_of: Callable[[Any], Any]) -> Deadlines:
+        """The same deadlines for other records, which ``twin_of`` gives for these."""
+        twin = Deadlines()
+        for key, queue in self._queues.items():
+            queue.first()
+            for record, when in queue.when.items():
+                twin._put(key, twin_of(record), when)
+        return twin
 
-    def disarm(self, group: G) -> None:
-        """Forget ``group``. Does nothing if it has no alarm."""
-        if self._armed.pop(group.seq, None) is not None:
-            group.alarm = math.inf
-            self._compact()
-
-    def _compact(self) -> None:
-        if not self._armed:
-            self._heap.clear()
-        elif len(self._heap) > 2 * len(self._armed) + SLACK:
-            self._heap = [(group.alarm, seq) for seq, group in self._armed.items()]
-            heapq.heapify(self._heap)
-
-    def first(self) -> G | None:
-        """The group whose deadline comes first; its ``alarm`` is exact. ``None``: no deadline is set."""
-        while self._heap:
-            when, seq = self._heap[0]
-            group = self._armed.get(seq)
-            if group is not None and group.alarm == when:
-                exact = group.earliest()
-                if exact == when:
-                    return group
-                group.alarm = exact
-                if exact < math.inf:
-                    heapq.heappush(self._heap, (exact, seq))
+    def update(self, record: Any) -> None:
+        """The record has moved, or gave a sign of life: it has the deadlines of its state, and no others."""
+        limits = record.group.limits
+        state = record.state
+        for row in _ROWS[record.machine]:
+            limit = getattr(limits, row.limit)
+            if limit is not None:
+                if state in row.states:
+                    self._put((row.limit, limit), record, getattr(record, row.since) + limit)
                 else:
-                    del self._armed[seq]
-            heapq.heappop(self._heap)
-        return None
+                    self._take_away((row.limit, limit), record)
+
+    def drop(self, record: Any) -> None:
+        """The record has ended: it has no deadline."""
+        limits = record.group.limits
+        for row in _ROWS[record.machine]:
+            limit = getattr(limits, row.limit)
+            if limit is not None:
+                self._take_away((row.limit, limit), record)
+
+    def _put(self, key: Key, record: Any, when: float) -> None:
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = Queue()
+        queue.put(record, when)
+        if when < queue.alarm:  # the alarm last: what is broken off before is done again
+            heapq.heappush(self._heap, (when, key))
+            queue.alarm = when
+
+    def _take_away(self, key: Key, record: Any) -> None:
+        queue = self._queues.get(key)
+        if queue is not None:
+            queue.when.pop(record, None)
+            if not queue.when:
+                queue.alarm = math.inf
+                self._queues.pop(key, None)
+                if len(self._heap) > 2 * len(self._queues) + SLACK:
+                    heap = [(one.alarm, its_key) for its_key, one in self._queues.items()]
+                    heapq.heapify(heap)
+                    self._heap = heap
 
     def next(self) -> float | None:
         """The earliest deadline of all, exactly; ``None``: there is none."""
-        group = self.first()
-        return None if group is None else group.alarm
+        while self._heap:
+            when, key = self._heap[0]
+            queue = self._queues.get(key)
+            if queue is not None and queue.alarm == when:
+                first = queue.first()
+                if first == when:
+                    return when
+                heapq.heappush(self._heap, (first, key))
+                queue.alarm = first
+            heapq.heappop(self._heap)
+        return None
 
-    def due(self, now: float) -> Iterator[G]:
-        """Groups whose deadline has come by ``now``, the earliest first.
-
-        Each must have ended before the next is asked for.
-        """
-        while self._heap and self._heap[0][0] <= now:
-            group = self.first()
-            if group is None or group.alarm > now:
-                return
-            yield group
+    def due(self, now: float) -> list[Any]:
+        """Groups with a deadline that has come by ``now``, in the order of the first of these, then of registration."""
+        if not self._heap or self._heap[0][0] > now:
+            return []
+        first = self.next()
+        if first is None or first > now:
+            return []
+        groups: dict[int, tuple[float, int, Any]] = {}
+        for queue in self._queues.values():
+            queue.first()
+            for record, when in queue.when.items():
+                if when > now:
+                    break
+                group = record.group
+                known = groups.get(group.seq)
+                if known is None or when < known[0]:
+                    groups[group.seq] = (when, group.seq, group)
+        return [group for _, _, group in sorted(groups.values(), key=lambda found: found[:2])]

@@ -8,7 +8,6 @@ handled there.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -41,8 +40,6 @@ from cfg_fsm.errors import InvalidDefinition
 from cfg_fsm.limits import Limits
 from cfg_fsm.states import FailureReason, Trigger
 from cfg_fsm.tables import DeadlineRow
-
-_NEVER = math.inf
 
 
 class Companion:
@@ -81,7 +78,6 @@ class Group:
     """A parent's record and engine, with its companions' records in role order."""
 
     __slots__ = (
-        "alarm",
         "announced",
         "companions",
         "context",
@@ -140,7 +136,6 @@ class Group:
         self.context: Any = None
         self.reason: FailureReason | None = None
         """Why it failed."""
-        self.alarm = _NEVER
 
     @property
     def group(self) -> Group:
@@ -192,11 +187,6 @@ class Group:
         every = [due for record in self.members() for due in self.deadlines(record)]
         return min(every, key=lambda due: due.when, default=None)
 
-    def earliest(self) -> float:
-        """When the earliest deadline comes; infinity: there is none."""
-        due = self.first_due()
-        return math.inf if due is None else due.when
-
     def copy(self) -> Group:
         """An independent group in the same state, with records of its own; payloads are shared."""
         twin = _twin(self)
@@ -247,9 +237,10 @@ class Group:
     def defer(self, stage_id: int, engine_outputs: Any, context: Any, step: Step) -> None:
         """The parent's own output is here; it replaces one that still waits."""
         source = self.state
+        if not DEFER(self, step):
+            return  # the step was broken off after the forward
         self.stage_id, self.engine_outputs, self.context = stage_id, engine_outputs, context
-        DEFER(self, step)
-        rows = ENABLED_BY[self.sealed][source][self.state]
+        rows = COUPLED[self.sealed][self.state] if step.resumed else ENABLED_BY[self.sealed][source][self.state]
         if rows:
             self._settle(rows, step)
 
@@ -264,7 +255,7 @@ class Group:
     def fail(self, record: Group | Companion, cause: Cause, step: Step) -> None:
         """``record`` fails, and with it the group."""
         step.cause = cause
-        if step.heard:
+        if step.heard and step.running is None:
             step.running = self._running(cause.gone)
         if record is self:
             self._fail_parent(None, step)
@@ -282,9 +273,9 @@ class Group:
 
     def hand_over(self, step: Step, reason: FailureReason | None = None) -> None:
         """The parent's output goes to the host. ``reason``: why, if not for a complete bundle."""
-        FORWARD(self, step, reason)
         # The host has it now. The companions' outputs stay: a streaming parent is forwarded with them again.
         self.engine_outputs = self.context = None
+        FORWARD(self, step, reason)
 
     def supersede(self, old: Companion, companion_id: str, step: Step) -> Companion:
         """A new companion takes the role of an old one, which fails and leaves the group."""
@@ -336,8 +327,7 @@ class Group:
         for companion in self.companions:
             roles[companion.role] = companion.request_id
             outputs.append(companion.output)
-        step.forwards += 1
-        step.say(
+        step.forwards = step.say(
             ForwardParent(
                 self.request_id, self.life, self.stage_id, self.engine_outputs, roles, outputs, self.context
             )
@@ -377,7 +367,7 @@ class Group:
                         cause.status_code,
                     )
                 )
-            step.abort(step.running)
+            step.abort(step.running or [])
         self.reason = reason
         FAIL[self.machine](self, step, reason)
 

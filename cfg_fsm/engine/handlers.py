@@ -49,7 +49,9 @@ def _register(ledger: Ledger, _: Record | None, event: ev.ParentRegistered) -> i
 
 @_effect("companion_registered")
 def _join(ledger: Ledger, record: Record, event: ev.CompanionRegistered) -> int:
-    ledger.admit(record.group.join(event.role, event.companion_id, ledger.step.now))
+    group, step = record.group, ledger.step
+    joined = group.in_role(event.role) if step.resumed else None
+    ledger.admit(joined or group.join(event.role, event.companion_id, step.now))
     return record.life
 
 
@@ -64,10 +66,9 @@ def _seal(ledger: Ledger, record: Record, _: ev.CompanionsSealed) -> int:
 @_effect("request_started", Trigger.START)
 def _start(ledger: Ledger, record: Record, event: ev.RequestStarted) -> int:
     group = record.group
-    replica = None if event.replica_id is None else (event.stage_id, event.replica_id)
-    group.start(record, replica, ledger.step)
+    group.start(record, event.replica, ledger.step)
     if group.limits is not None:
-        ledger.arm(record)
+        ledger.deadlines.update(record)
     return group.life
 
 
@@ -75,6 +76,8 @@ def _start(ledger: Ledger, record: Record, event: ev.RequestStarted) -> int:
 @_effect("kv_ready")
 def _progress(ledger: Ledger, record: Record, _: ev.RequestProgressed | ev.KvReady) -> int:
     record.group.progress(record, ledger.step)
+    if record.group.limits is not None:
+        ledger.deadlines.update(record)
     return record.life
 
 
@@ -84,10 +87,10 @@ def _defer(ledger: Ledger, record: Record, event: ev.ParentOutputReady) -> int:
     if group.engine_outputs is not None or group.context is not None:
         ledger.dropped.append((group.engine_outputs, group.context))
     group.defer(event.stage_id, event.engine_outputs, event.context, ledger.step)
-    if group.limits is not None:
-        ledger.arm(group)
     if ledger.step.actions:
         ledger.conclude(group)
+    elif group.limits is not None:
+        ledger.deadlines.update(group)
     return group.life
 
 
@@ -95,6 +98,8 @@ def _defer(ledger: Ledger, record: Record, event: ev.ParentOutputReady) -> int:
 def _complete(ledger: Ledger, record: Companion, event: ev.CompanionOutputReady) -> int:
     group = record.group
     group.complete(record, event.output, ledger.step)
+    if group.limits is not None:
+        ledger.deadlines.update(record)
     if ledger.step.actions:
         ledger.conclude(group)
     return group.life

@@ -7,15 +7,13 @@ stamps it.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from cfg_fsm.actions import Action
+from cfg_fsm.engine.log import log_failure
 from cfg_fsm.errors import ReentrantDispatch
 from cfg_fsm.events import Event, EventBase
-
-_LOGGER = logging.getLogger("cfg_fsm")
 
 
 class AuditRecord(NamedTuple):
@@ -115,10 +113,13 @@ class Journal:
     """Collects the records of one step and hands them to the observers when the step is complete.
 
     An observer that raises is logged with its traceback and counted in ``errors``; the step stands, the other
-    records and observers get their turn.
+    records and observers get their turn. So they do when an observer is interrupted.
     """
 
-    __slots__ = ("_add", "_at", "_delivering", "_event", "_observers", "_pending", "errors", "event_seq", "seq")
+    __slots__ = (
+        "_add", "_at", "_before", "_delivering", "_event", "_mark", "_observers", "_pending", "_turns", "errors",
+        "event_seq", "seq",
+    )  # fmt: skip
 
     def __init__(self, observers: Iterable[Observer | StepObserver]) -> None:
         self._observers = tuple(
@@ -127,6 +128,12 @@ class Journal:
         )
         self._pending: list[Fields] = []
         self._add = self._pending.append
+        self._before: list[Fields] = []
+        """What a step had recorded before it was broken off."""
+        self._mark: tuple[object, int, int] | None = None
+        """The event of the step, and the numbers before it."""
+        self._turns: Iterator[tuple[Callable[[Sequence[Fields]], object], object]] | None = None
+        """The observers that have not had the records of the step."""
         self._delivering = False
         self._event = ""
         self._at = 0.0
@@ -151,6 +158,7 @@ class Journal:
         """
         if self._delivering:
             raise ReentrantDispatch
+        self._mark = (event, self.seq, self.event_seq)
         self._event, self._at = event.type, at
         self.event_seq = number = self.event_seq + 1
         self.seq = seq = self.seq + 1
@@ -197,38 +205,99 @@ class Journal:
              self._event, self.event_seq)
         )  # fmt: skip
 
-    def action(self, action: Action, parent_id: str | None, life: int | None) -> None:
+    def action(self, action: Action, parent_id: str | None, life: int | None, reason: str | None = None) -> None:
         """The host was told to do something. ``parent_id``: the group it is about, if it is about one."""
         self.seq = seq = self.seq + 1
         self._add(
             (seq, self._at, "action", None, parent_id, parent_id, None, life, action.type, None, None,
-             action.log_reason(), action.log_body(), self.event_seq)
+             reason or action.log_reason(), action.log_body(), self.event_seq)
         )  # fmt: skip
 
     def deliver(self) -> None:
-        """The step is complete: hand out its records."""
+        """The step is complete: hand out its records. What breaks it off (Ctrl-C) comes out when all have them."""
         records = self._pending
         if not records:
             return
-        self._delivering = True  # until it is done nothing is added: see ``begin``
-        try:
-            for take_step, observer in self._observers:
-                try:
-                    take_step(records)
-                except Exception:
-                    self.errors += 1
-                    _LOGGER.exception("audit observer %r failed on record %d", observer, records[0][0])
-        finally:
-            records.clear()
-            self._delivering = False
+        if self._turns is None:
+            self._join()
+            self._delivering = True  # until it is done nothing is added: see ``begin``
+            self._turns = iter(self._observers)
+        broken: BaseException | None = None
+        left = True
+        while left:
+            try:
+                for take_step, observer in self._turns:
+                    try:
+                        take_step(records)
+                    except Exception:
+                        self._failed(observer, records[0][0])
+                left = False
+            except BaseException as error:  # the others get their records all the same
+                self.errors += 1
+                broken = error
+        records.clear()
+        self._turns = self._mark = None
+        self._delivering = False
+        if broken is not None:
+            raise broken
 
     def _one_by_one(self, observer: Observer) -> Callable[[Sequence[Fields]], None]:
         def take_step(records: Sequence[Fields]) -> None:
-            for fields in records:
+            turns = iter(records)
+            broken: BaseException | None = None
+            left = True
+            while left:
                 try:
-                    observer(as_record(fields))
-                except Exception:
-                    self.errors += 1
-                    _LOGGER.exception("audit observer %r failed on record %d", observer, fields[0])
+                    for fields in turns:
+                        try:
+                            observer(as_record(fields))
+                        except Exception:
+                            self._failed(observer, fields[0])
+                    left = False
+                except BaseException as error:  # it gets the other records all the same
+                    if broken is not None:
+                        self.errors += 1
+                    broken = error
+            if broken is not None:
+                raise broken
 
         return take_step
+
+    def _failed(self, observer: object, seq: int) -> None:
+        self.errors += 1
+        log_failure("audit observer %r failed on record %d", observer, seq)
+
+    # -- a step that was broken off ---------------------------------------------------------------------------
+
+    def resume(self, event: object) -> None:
+        """The step with this event runs again: what it has recorded is kept, and recorded again."""
+        if self._mark is not None and self._mark[0] is event and self._turns is None:
+            _, self.seq, self.event_seq = self._mark
+            self._before += self._pending
+            self._pending.clear()
+
+    def abandon(self) -> None:
+        """The step is given up, and with it what it has recorded."""
+        if self._mark is not None:
+            _, self.seq, self.event_seq = self._mark
+        self._pending.clear()
+        self._before.clear()
+        self._turns = self._mark = None
+        self._delivering = False
+
+    def _join(self) -> None:
+        """Each record of a step that ran again once, in the order in which they were first made."""
+        if self._before:
+            known: dict[tuple[Any, ...], Fields] = {}
+            for fields in (*self._before, *self._pending):
+                known.setdefault(_what(fields), fields)
+            first = self._pending[0][0]
+            self._pending[:] = [(first + n, *fields[1:]) for n, fields in enumerate(known.values())]
+            self.seq = first + len(known) - 1
+            self._before.clear()
+
+
+def _what(fields: Fields) -> tuple[Any, ...]:
+    """What tells the records of one step apart: a machine fires a trigger once in it."""
+    record = as_record(fields)
+    return (record.kind, record.request_id, record.parent_id, record.life, record.trigger)

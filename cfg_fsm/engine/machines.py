@@ -36,14 +36,15 @@ class SlimEvent(Event):
         """Move ``model``, any object with a ``state``, along the row for that state.
 
         ``step``: gives the time, kept in ``model.since`` if the state is another one, and the journal, which gets
-        the transition with ``reason``. Returns ``True``. Raises ``InvalidTransition``; nothing has changed then.
+        the transition with ``reason``. Returns ``True``. Raises ``InvalidTransition``; nothing has changed then. In
+        a step that runs again it returns ``False`` in its place: the trigger was fired before.
         """
         source = model.state
         rows = self.transitions.get(source)
-        if rows is None:
-            raise self._refusal(model)
-        row = rows[0]  # the only one: ``validate_rows``
-        if row.conditions and not self._admits(row, model):
+        # The first row is the only one: see ``validate_rows``.
+        if rows is None or ((row := rows[0]).conditions and not self._admits(row, model)):
+            if step is not None and step.resumed:
+                return False
             raise self._refusal(model)
         dest: Any = row.dest
         if step is not None:

@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from cfg_fsm.actions import Dispatched, accepted
+from cfg_fsm.actions import Action, Dispatched, accepted
 from cfg_fsm.engine.group import Group
 from cfg_fsm.engine.journal import Journal, Observer
 from cfg_fsm.engine.ledger import Ledger
-from cfg_fsm.engine.routes import NAMED, OTHER_LIFE, SEVERAL
+from cfg_fsm.engine.routes import NAMED, OTHER_LIFE, SEVERAL, Named
 from cfg_fsm.engine.views import RequestView, view
-from cfg_fsm.errors import NotAnEvent
+from cfg_fsm.errors import NotAnEvent, ReentrantDispatch
 from cfg_fsm.events import Event
 from cfg_fsm.limits import Limits
+
+#: In the place of an event: no step is under way, and there are actions of one that was broken off.
+_OWED = object()
 
 
 class Registry:
@@ -35,6 +38,8 @@ class Registry:
                 raise TypeError(f"an observer is called with each record; {observer!r} cannot be called")
         journal = Journal(observers) if observers else None
         self._ledger = Ledger(Limits() if limits is None else limits, journal)
+        self._owed: tuple[Action, ...] = ()
+        """What was said by steps that were broken off, until the host has it."""
 
     def __repr__(self) -> str:
         ledger = self._ledger
@@ -52,49 +57,138 @@ class Registry:
             raise NotAnEvent(event)
         ledger = self._ledger
         step = ledger.step
-        journal = step.journal
-        now = event.at
-        if now is None or now < step.now:  # time never goes back
-            now = step.now
-        if journal is not None:
-            journal.begin_with(event, now)
-        step.now = now
-        if ledger.tombstones.expire_at <= now:
-            ledger.tombstones.expire(now)
-        ledger.events += 1
-        if named is not None:
-            # One request is named: find it, classify, then refuse or carry out.
-            request_id = named.subject(event)
-            record = ledger.requests.get(request_id)
-            if record is None:
-                cell = named.cell_of_gone(ledger, event, request_id)
+        if step.event is not None:
+            return self._after_interruption(event)
+        answer = None
+        try:
+            # On one line, as everywhere where a step counts: it is done once, wherever a step is broken off.
+            step.event, ledger.events = event, ledger.events + 1
+            answer = self._take(event, named)
+            if answer.actions:
+                step.forget()
             else:
-                cell = named.cells[record.machine][record.state]
-                if event.life is not None and named.checks_life and event.life != record.life:
-                    cell = OTHER_LIFE
-            option = cell[0]
-            if option.guard is not None:
-                for option in cell:  # pragma: no branch - the last has no guard
-                    if option.guard is None or option.guard(ledger, record, event):
-                        break
-            if option.effect is None:
-                answer = named.refuse(ledger, event, record, option)
-            else:
-                life = option.effect(ledger, record, event)
-                answer = Dispatched("accepted", None, step.answer(), life) if step.actions else accepted(life)
-        else:
-            answer = SEVERAL[type(event)].take(ledger, event)
-        if journal is not None:
-            journal.deliver()
+                step.effect = step.record = step.made = step.counted = step.result = step.event = None
+        except BaseException:
+            if step.event is not None or answer is not None:  # it had begun: run it to its end
+                step.event, step.result, step.resumed = event, answer or step.result, True
+                self._finish()
+            raise
         if ledger.dropped:
             # What this list holds goes as the call returns, last of all: a finalizer may dispatch.
             _held, ledger.dropped = ledger.dropped, []
         return answer
 
+    def _take(self, event: Event, named: Named | None) -> Dispatched:
+        """Take in the event of the step. It is called again if the step is broken off."""
+        ledger = self._ledger
+        step = ledger.step
+        journal = step.journal
+        if step.result is None:
+            now = event.at
+            if now is None or now < step.now:  # time never goes back
+                now = step.now
+            if journal is not None:
+                journal.begin_with(event, now)
+            step.now = now
+            if ledger.tombstones.expire_at <= now:
+                ledger.tombstones.expire(now)
+            if named is None:
+                step.result = SEVERAL[type(event)].take(ledger, event)
+            elif step.effect is None:
+                # One request is named: find it, classify, then refuse or carry out.
+                request_id = named.subject(event)
+                record = ledger.requests.get(request_id)
+                if record is None:
+                    cell = named.cell_of_gone(ledger, event, request_id)
+                else:
+                    cell = named.cells[record.machine][record.state]
+                    if event.life is not None and named.checks_life and event.life != record.life:
+                        cell = OTHER_LIFE
+                option = cell[0]
+                if option.guard is not None:
+                    for option in cell:  # pragma: no branch - the last has no guard
+                        if option.guard is None or option.guard(ledger, record, event):
+                            break
+                if option.effect is None:
+                    step.result = named.refuse(ledger, event, record, option)
+                else:
+                    step.effect, step.record = option.effect, record
+                    life = option.effect(ledger, record, event)
+                    if step.actions:
+                        step.result = Dispatched("accepted", None, tuple(step.actions), life)
+                    else:
+                        step.result = accepted(life)
+            else:
+                life = self._carry_on(event)
+                step.result = Dispatched("accepted", None, tuple(step.actions), life)
+        if journal is not None:
+            journal.deliver()
+        return step.result
+
+    # -- a step that was broken off ---------------------------------------------------------------------------
+
+    def _carry_on(self, event: Event) -> int:
+        """The effect of the event had begun: do what is left of it."""
+        step = self._ledger.step
+        effect, record = step.effect, step.record
+        assert effect is not None
+        if record is not None and self._ledger.requests.get(record.parent_id) is not record.group:
+            return int(record.life)  # its group has ended, as the last of all
+        return effect(self._ledger, record, event)
+
+    def _finish(self) -> None:
+        """Run the step that was broken off to its end. If that cannot be now, the next event does it."""
+        ledger = self._ledger
+        step = ledger.step
+        event = step.event
+        if step.journal is not None:
+            step.journal.resume(event)
+        try:
+            self._owed += self._take(event, NAMED.get(type(event))).actions
+        except (RecursionError, MemoryError):
+            raise  # the next event finds more room
+        except Exception:  # a defect: the step is given up, and the registry stays of use
+            if step.journal is not None:
+                step.journal.abandon()
+            step.forget()
+            raise
+        step.forget()
+        ledger.interrupted += 1
+        step.event = _OWED
+
+    def _after_interruption(self, event: Event) -> Dispatched:
+        """A step before was broken off, or still runs."""
+        step = self._ledger.step
+        if step.resumed:
+            self._finish()
+        elif step.event is not _OWED:
+            raise ReentrantDispatch
+        step.event = None
+        answer = self.dispatch(event)
+        owed, self._owed = self._owed, ()
+        return answer._replace(actions=owed + answer.actions)
+
+    def recover(self) -> tuple[Action, ...]:
+        """What the host has to do for events whose ``dispatch`` was broken off, by Ctrl-C for example.
+
+        An event whose ``dispatch`` did not return was taken in all the same, and whole, if ``dispatch`` had begun
+        with it: a step that is broken off is run to its end. To dispatch it again is right, and at worst ignored.
+        What the broken step says comes with the answer to the next event, before what that says; or here, if the
+        host asks first.
+        """
+        step = self._ledger.step
+        if step.resumed:
+            self._finish()
+        if step.event is _OWED:
+            step.event = None
+        owed, self._owed = self._owed, ()
+        return owed
+
     def copy(self) -> Registry:
         """An independent registry in the same state, without observers. Payloads are shared."""
         twin = Registry.__new__(Registry)
         twin._ledger = self._ledger.copy()
+        twin._owed = self._owed
         return twin
 
     def dispatch_many(self, events: Iterable[Event]) -> list[Dispatched]:
@@ -120,7 +214,7 @@ class Registry:
 
     def next_deadline(self) -> float | None:
         """When the next ``clock_ticked`` will end a parent, monotonic seconds; ``None``: no deadline is set."""
-        return self._ledger.deadlines.next()
+        return self._ledger.next_deadline()
 
     def requests(self) -> list[RequestView]:
         """The live requests, for people: groups in order of registration, a parent before its companions."""

@@ -111,27 +111,31 @@ class Named(Route):
 
     def cell_of_gone(self, ledger: Ledger, event: Event, request_id: str) -> Cell:
         """The cell for an id that has ended or was never heard of. Its report of its end is taken note of (R9)."""
-        tombstone = ledger.tombstones.get(request_id)
-        if tombstone is None or (self.checks_life and event.life is not None and event.life > tombstone.life):
+        known = ledger.ended(request_id)
+        if known is None or (self.checks_life and event.life is not None and event.life > known.life):
             return self.absent  # nothing is known of it, or of that life
-        if event.is_terminal and event.life in (None, tombstone.life):
-            tombstone.heard(request_id)
-        kind = tables.PARENT if tombstone.parent_id == request_id else tables.COMPANION
-        return self.cells[kind.value][CLEANED]
+        is_parent = known.parent_id == request_id
+        reports = event.is_terminal or (event.ends_parent and is_parent)
+        if reports and event.life in (None, known.life):
+            ledger.hear(request_id)
+        return self.cells[(tables.PARENT if is_parent else tables.COMPANION).value][CLEANED]
 
     def refuse(self, ledger: Ledger, event: Event, record: Record | None, option: Option) -> Dispatched:
         """Ignore or reject an event, and answer for a request that would run without an owner."""
         reason = option.reason or admission.why_not(ledger, event)  # type: ignore[arg-type]  # a registration
         assert reason is not None  # a guard has just said so
-        if record is not None and not option.answer and ledger.step.journal is None:
+        step = ledger.step
+        if record is not None and not option.answer and step.journal is None:
             return ledger.refuse(option.verdict, reason, record.life)
         subject = self.subject(event)
         request_id, parent_id, _, _ = event.head()
         assert request_id is not None
-        if request_id not in ledger.requests:
+        if option.answer and request_id not in ledger.requests:
             for answer in option.answer:
-                ledger.step.say(answer([request_id]))
-        known = record or ledger.tombstones.get(subject)
+                if answer is AbortRequests or request_id not in ledger.waiting.by_id:
+                    step.say(answer([request_id]))
+            ledger.tell(request_id, event.replica)
+        known = record or ledger.ended(subject)
         life = None
         if known is not None:
             parent_id, life = known.parent_id, known.life
@@ -146,24 +150,29 @@ class Named(Route):
 class Several(Route):
     """A route of events about several requests: those of a group end together, in the order of the groups."""
 
-    __slots__ = ("_find", "_nothing")
+    __slots__ = ("_find", "_nothing", "_release")
 
     def __init__(self, model: type[EventBase]) -> None:
         super().__init__(model)
         about = tables.CLASSIFICATION[ev.type_of(model)].about
-        its_model, self._find, self._nothing = _FIND[about]
+        its_model, self._find, self._release, self._nothing = _FIND[about]
         if model is not its_model:
             raise InvalidDefinition(f"{ev.type_of(model)}: it is not about {about.value}")
 
     def take(self, ledger: Ledger, event: Any) -> Dispatched:
-        """Take in an event: each request that it moves brings the effect of its cell."""
-        acted = False
+        """Take in an event: each request that it moves brings the effect of its cell. Last of all, what waits for
+        something like it is released."""
+        step = ledger.step
+        if step.effect is not None and ledger.requests.get(step.record.parent_id) is step.record.group:
+            step.effect(ledger, step.record, event)  # the step was broken off in the middle of this one
         for record, effect in self._find(self, ledger, event):
+            step.effect, step.record = effect, record
             effect(ledger, record, event)
-            acted = True
-        if not acted and self._nothing is not None:
+        if self._release is not None:
+            self._release(ledger, event)
+        if step.effect is None and not step.concluded and self._nothing is not None:
             return ledger.refuse("ignored", self._nothing)
-        return Dispatched("accepted", None, ledger.step.answer(), None)
+        return Dispatched("accepted", None, tuple(step.actions), None)
 
 
 _Found: TypeAlias = Iterator[tuple[Record, Effect]]
@@ -185,13 +194,14 @@ def _named(route: Several, ledger: Ledger, event: ev.RequestsAborted) -> _Found:
             if record is record.group or failing[record.group.seq] is None:
                 failing[record.group.seq] = record, effect
         else:
-            known = record or ledger.tombstones.get(request_id)
+            known = record or ledger.ended(request_id)
             ended = known is not None and (event.life is None or event.life <= known.life)
             outcomes[request_id] = "already_ended" if ended else "unknown"
-    ledger.step.say(AcknowledgeAbort(outcomes))
     ending = [found for found in failing.values() if found is not None]
-    if ending:
-        ledger.step.note_actions(None, None)
+    if not ledger.step.concluded:  # else it was said before the step was broken off
+        ledger.step.say(AcknowledgeAbort(outcomes))
+        if ending:
+            ledger.step.conclude(None, None)
     yield from ending
 
 
@@ -220,11 +230,28 @@ def _due(route: Several, ledger: Ledger, event: ev.ClockTicked) -> _Found:
         yield due.record, effect
 
 
-#: Which events are about these, how the requests are found, and why one that moves none is ignored.
-_FIND: dict[Subjects, tuple[type[EventBase], Callable[[Several, Ledger, Any], _Found], IgnoredReason | None]] = {
-    Subjects.NAMED: (ev.RequestsAborted, _named, IgnoredReason.NOTHING_ENDED),
-    Subjects.BOUND: (ev.ReplicaLost, _bound, IgnoredReason.NOTHING_BOUND),
-    Subjects.DUE: (ev.ClockTicked, _due, None),
+def _release_lost(ledger: Ledger, event: ev.ReplicaLost) -> None:
+    ledger.release_lost((event.stage_id, event.replica_id))
+
+
+def _release_overdue(ledger: Ledger, _: ev.ClockTicked) -> None:
+    ledger.release_overdue()
+
+
+#: Which events are about these, how the requests are found, what is released after them, and why an event that moves
+#: and releases none is ignored.
+_FIND: dict[
+    Subjects,
+    tuple[
+        type[EventBase],
+        Callable[[Several, Ledger, Any], _Found],
+        Callable[[Ledger, Any], None] | None,
+        IgnoredReason | None,
+    ],
+] = {
+    Subjects.NAMED: (ev.RequestsAborted, _named, None, IgnoredReason.NOTHING_ENDED),
+    Subjects.BOUND: (ev.ReplicaLost, _bound, _release_lost, IgnoredReason.NOTHING_BOUND),
+    Subjects.DUE: (ev.ClockTicked, _due, _release_overdue, None),
 }
 
 # ---------------------------------------------------------------------------

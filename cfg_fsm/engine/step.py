@@ -1,11 +1,16 @@
-"""One step: an event that runs through the engine, or a call through the tracker, and what it says on its way."""
+"""One step: an event that runs through the engine, or a call through the tracker, and what it says on its way.
+
+A step is all or nothing. When something breaks it off in the middle (Ctrl-C, a stack that is too deep), it is run
+again from its beginning, with ``resumed`` set. So whatever a step does must bear being done twice: it says before it
+moves, it counts on the line that notes that it was counted, and a trigger that was fired is passed over.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from cfg_fsm.actions import AbortRequests, Action
+from cfg_fsm.actions import AbortRequests, Action, Dispatched
 from cfg_fsm.engine.journal import Journal
 from cfg_fsm.states import FailureReason
 
@@ -34,7 +39,10 @@ class Step:
     event: making one would be a tenth of a step.
     """
 
-    __slots__ = ("aborted", "actions", "cause", "forwards", "heard", "journal", "journaled", "now", "running")
+    __slots__ = (
+        "aborted", "actions", "cause", "concluded", "counted", "effect", "event", "forwards", "heard", "journal",
+        "made", "now", "record", "result", "resumed", "running",
+    )  # fmt: skip
 
     def __init__(self, journal: Journal | None, *, heard: bool = True) -> None:
         self.now = 0.0
@@ -43,38 +51,63 @@ class Step:
         """``None`` if nobody observes."""
         self.heard = heard
         """Whether somebody carries out actions. The tracker's orchestrator knows by itself what to do."""
+        self.event: Any = None
+        """The event that is under way; ``None``: between two steps."""
+        self.resumed = False
+        """Whether the step was broken off and runs again."""
+        self.effect: Callable[..., int] | None = None
+        """What the event does, once that is decided, and ..."""
+        self.record: Any = None
+        """... the record that it does it to."""
+        self.result: Dispatched | None = None
+        """The answer, once all is done but its delivery to the observers."""
+        self.forget()
+
+    def forget(self) -> None:
+        """The step is complete: nothing of it is kept but the time."""
         self.cause: Cause | None = None
         self.actions: list[Action] = []
         """What was said so far, in order."""
-        self.journaled = 0
-        """How many of them the journal has."""
-        self.running: list[str] = []
+        self.concluded = 0
+        """How many of them are of groups that have spoken to their end."""
+        self.running: list[str] | None = None
         """Ids of the failing group that may still run, taken before anything moves."""
         self.aborted: Sequence[str] = ()
         """Ids of the group that the host was told to abort."""
         self.forwards = 0
-        """How many bundles it handed over."""
+        """How many bundles the group handed over."""
+        self.made: Any = None
+        """The group that a registration has made."""
+        self.counted: Any = None
+        """The group, or the refusal, that is counted already."""
+        self.effect = self.record = self.result = self.event = None
+        self.resumed = False
 
-    def say(self, action: Action) -> None:
-        """The host has to do this."""
+    def say(self, action: Action) -> bool:
+        """The host has to do this. False: it was said before the step was broken off."""
+        if self.resumed and any(type(said) is type(action) for said in self.actions[self.concluded :]):
+            return False
         self.actions.append(action)
+        return True
 
     def abort(self, request_ids: list[str]) -> None:
         """The host has to stop these, if there are any."""
+        if self.resumed:
+            for said in self.actions[self.concluded :]:
+                if type(said) is AbortRequests:
+                    request_ids = said.request_ids
         if request_ids:
             self.aborted = request_ids
-            self.actions.append(AbortRequests(request_ids))
+            self.say(AbortRequests(request_ids))
 
-    def note_actions(self, parent_id: str | None, life: int | None) -> None:
-        """Audit what was said since this was last called. It is about this group, if about one."""
+    def conclude(self, parent_id: str | None, life: int | None, reason: str | None = None) -> None:
+        """What was said since this was last called is about this group, if about one. It is audited.
+
+        ``reason``: why it was said, if the actions do not say it.
+        """
         if self.journal is not None:
-            for action in self.actions[self.journaled :]:
-                self.journal.action(action, parent_id, life)
-            self.journaled = len(self.actions)
-
-    def answer(self) -> tuple[Action, ...]:
-        """Hand out what was said, and begin anew."""
-        said = tuple(self.actions)
-        self.actions = []
-        self.journaled = 0
-        return said
+            for action in self.actions[self.concluded :]:
+                self.journal.action(action, parent_id, life, reason)
+        self.concluded = len(self.actions)
+        self.aborted = ()
+        self.running = None

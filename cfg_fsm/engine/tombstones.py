@@ -6,28 +6,20 @@ import math
 from collections import OrderedDict
 from collections.abc import Iterable
 
+from cfg_fsm.engine.confirmations import Told
+from cfg_fsm.engine.step import Replica
+
 
 class Tombstone:
     """What is remembered of the end of a group; all ids of the group share one."""
 
-    __slots__ = ("ended_at", "life", "parent_id", "unheard")
+    __slots__ = ("ended_at", "life", "parent_id")
 
-    def __init__(self, parent_id: str, life: int, ended_at: float, unheard: frozenset[str] | None = None) -> None:
+    def __init__(self, parent_id: str, life: int, ended_at: float) -> None:
         self.parent_id = parent_id
         self.life = life
         self.ended_at = ended_at
         """Monotonic seconds."""
-        self.unheard = unheard
-        """Ids that were told to abort and have not reported their end since (R9)."""
-
-    def copy(self) -> Tombstone:
-        """Another one that says the same."""
-        return Tombstone(self.parent_id, self.life, self.ended_at, self.unheard)
-
-    def heard(self, request_id: str) -> None:
-        """The id has reported its end."""
-        if self.unheard is not None:
-            self.unheard = self.unheard - {request_id} or None
 
 
 class Tombstones:
@@ -36,7 +28,7 @@ class Tombstones:
     ``expire_at`` is never later than the time at which the oldest has to go; who owns this calls ``expire`` then.
     """
 
-    __slots__ = ("_limit", "_parent_lives", "_seconds", "by_id", "expire_at")
+    __slots__ = ("_limit", "_parent_lives", "_seconds", "by_id", "expire_at", "told")
 
     def __init__(self, limit: int, seconds: float | None) -> None:
         self._limit = limit
@@ -44,6 +36,8 @@ class Tombstones:
         # Ordered, for its oldest entry is found at once however many have gone before it; a dict searches.
         self.by_id: OrderedDict[str, Tombstone] = OrderedDict()
         """Those remembered, the oldest first. To be read; it is changed by the methods."""
+        self.told: dict[str, Told] = {}
+        """Those of them that were told to abort and have not reported their end since (R9), by id."""
         self.expire_at = math.inf
         self._parent_lives: dict[str, int] = {}
         """Last lives of ids that were parents and have been companions since."""
@@ -51,8 +45,8 @@ class Tombstones:
     def copy(self) -> Tombstones:
         """An independent memory of the same."""
         twin = Tombstones(self._limit, self._seconds)
-        stones = {id(stone): stone.copy() for stone in self.by_id.values()}
-        twin.by_id.update((request_id, stones[id(stone)]) for request_id, stone in self.by_id.items())
+        twin.by_id.update(self.by_id)
+        twin.told.update((request_id, told.copy()) for request_id, told in self.told.items())
         twin.expire_at = self.expire_at
         twin._parent_lives.update(self._parent_lives)
         return twin
@@ -71,10 +65,7 @@ class Tombstones:
 
     def may_report(self, request_id: str) -> bool:
         """Whether a terminal event of an earlier life of this id may still come (R9)."""
-        if request_id not in self.by_id:
-            return False
-        unheard = self.by_id[request_id].unheard
-        return unheard is not None and request_id in unheard
+        return request_id in self.told
 
     def add(self, request_ids: Iterable[str], tombstone: Tombstone) -> None:
         """Remember that these ended, none of which is remembered. The oldest go if there are too many."""
@@ -82,19 +73,35 @@ class Tombstones:
         for request_id in request_ids:
             by_id[request_id] = tombstone
         while len(by_id) > self._limit:
-            request_id, _ = by_id.popitem(last=False)
-            self._parent_lives.pop(request_id, None)
+            self._drop(next(iter(by_id)))
         expire_at = tombstone.ended_at + self._seconds
         if expire_at < self.expire_at:
             self.expire_at = expire_at
 
+    def tell(self, request_id: str, now: float, replica: Replica | None) -> None:
+        """It is told to abort, if it is remembered. ``replica``: where it was last heard of, if that is known."""
+        stone = self.by_id.get(request_id)
+        if stone is not None:
+            before = self.told.pop(request_id, None)
+            if replica is None and before is not None:
+                replica = before.replica
+            self.told[request_id] = Told(request_id, stone.parent_id, stone.life, now, replica)
+
+    def _drop(self, request_id: str) -> None:
+        self._parent_lives.pop(request_id, None)
+        if self.told:
+            self.told.pop(request_id, None)
+        del self.by_id[request_id]
+
     def forget(self, request_id: str, *, as_companion: bool = False) -> None:
         """The id is in use again. What was a parent and is a companion now keeps its number of lives."""
-        stone = self.by_id.pop(request_id, None)
+        stone = self.by_id.get(request_id)
         if not as_companion:
             self._parent_lives.pop(request_id, None)
         elif stone is not None and stone.parent_id == request_id:
             self._parent_lives[request_id] = stone.life
+        self.told.pop(request_id, None)
+        self.by_id.pop(request_id, None)
 
     def expire(self, now: float) -> None:
         """Forget those whose time is over."""
@@ -105,6 +112,5 @@ class Tombstones:
             if gone_at > now:
                 self.expire_at = gone_at
                 return
-            del by_id[request_id]
-            self._parent_lives.pop(request_id, None)
+            self._drop(request_id)
         self.expire_at = math.inf

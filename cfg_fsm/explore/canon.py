@@ -67,7 +67,7 @@ def _of_id(registry: Registry, request_id: str, parent_id: str) -> tuple[Any, ..
             return ()
         age = 0.0 if registry.limits.tombstone_s is None else now - stone.ended_at
         owner = "" if stone.parent_id == parent_id else stone.parent_id
-        return ("ended", stone.life, request_id in (stone.unheard or ()), owner, age)
+        return ("ended", stone.life, registry._ledger.tombstones.may_report(request_id), owner, age)
     group = record.group
     limits = group.limits
     deferred_s, silent_s, start_s, total_s = (
@@ -82,10 +82,9 @@ def _of_id(registry: Registry, request_id: str, parent_id: str) -> tuple[Any, ..
         )  # fmt: skip
     waits = group.since if deferred_s is not None and record.state == "deferred" else now
     age = 0.0 if total_s is None else now - group.registered_at
-    lag = 0.0 if limits is None else group.earliest() - group.alarm
     return (
         group.state, group.life, group.sealed, group.announced, group.streaming, group.replica, group.stage_id,
-        _name(group.engine_outputs, request_id), _name(group.context, request_id), now - waits, age, lag,
+        _name(group.engine_outputs, request_id), _name(group.context, request_id), now - waits, age,
     )  # fmt: skip
 
 

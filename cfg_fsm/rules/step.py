@@ -23,7 +23,7 @@ def live_records(registry: Registry) -> dict[str, Group | Companion]:
 
 def armed_groups(registry: Registry) -> list[Group]:
     """The groups that the heap of deadlines knows."""
-    return list(registry._ledger.deadlines._armed.values())
+    return registry._ledger.deadlines.groups()
 
 
 def tombstones(registry: Registry) -> dict[str, Tombstone]:
@@ -68,7 +68,9 @@ def take_picture(registry: Registry, twin: Registry | None = None) -> Picture:
                 seen[name] = value
         records[request_id] = seen
     stones = {
-        request_id: Ended(stone.parent_id, stone.life, stone.ended_at, request_id in (stone.unheard or ()))
+        request_id: Ended(
+            stone.parent_id, stone.life, stone.ended_at, registry._ledger.tombstones.may_report(request_id)
+        )
         for request_id, stone in tombstones(registry).items()
     }
     views = {view.request_id: {name: getattr(view, name) for name in _VIEW} for view in registry.requests()}

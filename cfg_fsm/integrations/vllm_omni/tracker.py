@@ -106,7 +106,7 @@ class CfgCompanionTracker:
         self._groups: dict[str, _Tracked] = {}
         self._companions: dict[str, Companion] = {}
         self._superseded: dict[str, _Tracked] = {}
-        self._deadlines: Deadlines[Group] = Deadlines()
+        self._deadlines = Deadlines()
         self._tombstones = Tombstones(limits.tombstones, limits.tombstone_s)
         self._opened = 0
         self._dropped: list[object] = []
@@ -257,8 +257,7 @@ class CfgCompanionTracker:
             replaced = group.engine_outputs  # a finalizer of the host's must not run within the call
             group.defer(stage_id, engine_outputs, None, step)
             if self._limits is not None:
-                for due in group.deadlines(group):
-                    self._deadlines.arm(group, due.when)
+                self._deadlines.update(group)
             del replaced
         if journal is not None:
             journal.deliver()
@@ -412,7 +411,7 @@ class CfgCompanionTracker:
         """What was deferred goes back to the orchestrator. ``reason``: why its bundle is not complete."""
         group.hand_over(self._step, reason)
         if self._limits is not None:
-            self._deadlines.disarm(group)
+            self._deadlines.drop(group)
         if not group.announced:  # it was only ever deferred: nothing else is known of it
             self._close(group, aborted=False)
 
@@ -436,7 +435,7 @@ class CfgCompanionTracker:
             del self._companions[companion.request_id]
         del self._groups[group.request_id]
         if self._limits is not None:
-            self._deadlines.disarm(group)
+            self._deadlines.drop(group)
         if self._tombstones.expire_at <= step.now:
             self._tombstones.expire(step.now)
         kind = Tombstone if group.announced else _OnlyDeferred
