@@ -35,7 +35,7 @@ FLOORS = {
         {"resolved"},
         {"group"},
         {"ledger", "messages", "views"},
-        {"admission"},
+        {"admission", "snapshot"},
         {"handlers"},
         {"routes"},
         {"registry"},

@@ -14,6 +14,7 @@ from cfg_fsm.engine.group import Group
 from cfg_fsm.engine.journal import Journal, Observer
 from cfg_fsm.engine.ledger import Ledger
 from cfg_fsm.engine.routes import NAMED, OTHER_LIFE, SEVERAL
+from cfg_fsm.engine.snapshot import Snapshot, take_snapshot
 from cfg_fsm.engine.views import RequestView, view
 from cfg_fsm.errors import NotAnEvent
 from cfg_fsm.events import Event
@@ -29,12 +30,7 @@ class Registry:
     """
 
     def __init__(self, limits: Limits | None = None, observers: Iterable[Observer] = ()) -> None:
-        observers = tuple(observers)
-        for observer in observers:
-            if not callable(observer):
-                raise TypeError(f"an observer is called with each record; {observer!r} cannot be called")
-        journal = Journal(observers) if observers else None
-        self._ledger = Ledger(Limits() if limits is None else limits, journal)
+        self._ledger = Ledger(Limits() if limits is None else limits, _journal(observers))
 
     def __repr__(self) -> str:
         ledger = self._ledger
@@ -91,11 +87,21 @@ class Registry:
             _held, ledger.dropped = ledger.dropped, []
         return answer
 
-    def copy(self) -> Registry:
-        """An independent registry in the same state, without observers. Payloads are shared."""
+    def copy(self, observers: Iterable[Observer] = ()) -> Registry:
+        """An independent registry in the same state. Payloads are shared; observers are not.
+
+        ``observers``: those of the copy. They get its records, numbered from 1.
+        """
         twin = Registry.__new__(Registry)
-        twin._ledger = self._ledger.copy()
+        twin._ledger = self._ledger.copy(_journal(observers))
         return twin
+
+    def snapshot(self) -> Snapshot:
+        """Everything that is held, as plain data; see ``Snapshot``. For tests and for looking inside.
+
+        It walks through all live requests and all tombstones, and changes nothing.
+        """
+        return take_snapshot(self._ledger)
 
     def dispatch_many(self, events: Iterable[Event]) -> list[Dispatched]:
         """Dispatch in order; one answer for each event.
@@ -133,3 +139,11 @@ class Registry:
         ``ignored``, ``rejected`` and ``failed`` are dictionaries by code; all others are plain integers.
         """
         return self._ledger.counters()
+
+
+def _journal(observers: Iterable[Observer]) -> Journal | None:
+    observers = tuple(observers)
+    for observer in observers:
+        if not callable(observer):
+            raise TypeError(f"an observer is called with each record; {observer!r} cannot be called")
+    return Journal(observers) if observers else None

@@ -74,7 +74,9 @@ def sentence(action: dict[str, Any]) -> str:
 
 def table(told: list[Told], violation: Violation) -> str:
     """The way as text: a few lines for each step."""
-    lines = [f"Broken: {violation.why}", f"  ({', '.join(violation.rules)})", ""]
+    lines = [f"Broken: {violation.why}", f"  ({', '.join(violation.rules)})"]
+    rules = dict.fromkeys(check.rule for check in violation.checks)
+    lines += [*(f"  {rule.name} says: {rule.sentence}" for rule in rules), ""]
     width = max(len(step.short) for step in told)
     for step in told:
         lines.append(f"{step.number:>3}  {step.short:<{width}}  ->  {step.answer}")

@@ -7,7 +7,7 @@ the tables is not made twice.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from cfg_fsm.limits import Limits
 
@@ -92,8 +92,7 @@ class Deadline:
     companion: Companion | None
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(NamedTuple):
     """What may be remembered of an id that ended."""
 
     parent_id: str
