@@ -8,21 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from cfg_fsm.rules.checker import LOG_CHECKS
 from cfg_fsm.rules.logs import LogAccount, LoggedLife, LogRecord
-from cfg_fsm.rules.rule import Moment, Rule
-
-R = TypeVar("R", bound=LogRecord)
+from cfg_fsm.rules.rule import Check, Moment, Rule
 
 
 class Problem(NamedTuple):
     """A record, or a step, after which a rule does not hold."""
 
     seq: int
-    rule: Rule
+    check: Check
+    """What found it."""
     what: str
+
+    @property
+    def rule(self) -> Rule:
+        """The rule that does not hold."""
+        return self.check.rule
 
     def __str__(self) -> str:
         return f"record {self.seq}: {self.rule}: {self.what}"
@@ -54,4 +58,4 @@ def _moment(kind: str, refused: bool) -> Moment | None:
 def _ask(moment: Moment, account: LogAccount, what: LogRecord | LoggedLife, seq: int) -> Iterator[Problem]:
     for one in LOG_CHECKS[moment]:
         for problem in one(account, what):
-            yield Problem(seq, one.rule, problem)
+            yield Problem(seq, one, problem)

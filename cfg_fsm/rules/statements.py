@@ -63,8 +63,8 @@ R8 = _rule(
 R9 = _rule(
     "R9",
     "whole registrations",
-    "A registration is let in whole or not at all. It is refused if an id comes twice, lives or may still "
-    "report, if the role is taken, or if a limit is reached.",
+    "A registration is let in whole or not at all. It is refused if an id comes twice or lives, if one may "
+    "still report and no greater `life` is given, if the role is taken, or if a limit is reached.",
 )
 R10 = _rule(
     "R10",
