@@ -38,7 +38,7 @@ def test_a_broken_engine_is_found_out(mutant):
     assert len(result.violation.signals) <= LONGEST
     text = table(told, result.violation)
     assert result.violation.why in text
-    assert all(f"{check.rule.name} says: {check.rule.sentence}" in text for check in result.violation.checks)
+    assert all(f"{it.rule.name}, {it.rule.title}: {it.rule.sentence}" in text for it in result.violation.checks)
     assert all(step.short in text for step in told)
     assert passes(json.loads(json.dumps(case)))
 

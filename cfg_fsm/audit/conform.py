@@ -52,7 +52,9 @@ def check(records: Iterable[LogRecord], *, actions: bool = True) -> Iterator[Pro
 def _moment(kind: str, refused: bool) -> Moment | None:
     if kind == "action":
         return "stray" if refused else "action"
-    return kind if kind in ("created", "transition") else None  # type: ignore[return-value]
+    if kind == "created":
+        return "created"
+    return "transition" if kind == "transition" else None
 
 
 def _ask(moment: Moment, account: LogAccount, what: LogRecord | LoggedLife, seq: int) -> Iterator[Problem]:

@@ -116,7 +116,9 @@ def _of_life(history: History, parent_id: str) -> tuple[Any, ...]:
 
 
 def _name(names: Names, payload: int | None, request_id: str) -> str | None:
-    return None if payload is None else _short(names[payload], request_id)
+    if payload is None:
+        return None
+    return _short(names.get(payload, f"unknown {payload}"), request_id)  # a broken engine may hold anything
 
 
 def _short(name: str | None, request_id: str) -> str | None:

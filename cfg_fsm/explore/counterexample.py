@@ -76,7 +76,7 @@ def table(told: list[Told], violation: Violation) -> str:
     """The way as text: a few lines for each step."""
     lines = [f"Broken: {violation.why}", f"  ({', '.join(violation.rules)})"]
     rules = dict.fromkeys(check.rule for check in violation.checks)
-    lines += [*(f"  {rule.name} says: {rule.sentence}" for rule in rules), ""]
+    lines += [*(f"  {rule.name}, {rule.title}: {rule.sentence}" for rule in rules), ""]
     width = max(len(step.short) for step in told)
     for step in told:
         lines.append(f"{step.number:>3}  {step.short:<{width}}  ->  {step.answer}")

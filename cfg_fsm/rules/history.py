@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any, TypeVar
 
 from cfg_fsm.limits import Limits
@@ -49,8 +48,8 @@ class History:
 
     def copy(self) -> History:
         """An independent one; payloads are shared."""
-        other = copy.copy(self)
-        other.lives = {}
+        other = History(self.limits)
+        other.now = self.now
         for parent_id, life in self.lives.items():
             other.lives[parent_id] = twin = _twin(life)
             twin.companions = [_twin(companion) for companion in life.companions]
