@@ -91,7 +91,7 @@ def live_records(registry: Registry) -> dict[str, Any]:
 
 def armed_groups(registry: Registry) -> list[Any]:
     """The groups that the heap of deadlines knows."""
-    return registry._ledger.deadlines.groups()
+    return [record.group for record, _, _ in registry._ledger.deadlines.each()]
 
 
 def tombstones(registry: Registry) -> dict[str, Any]:

@@ -1,6 +1,9 @@
 """The rules, and the account they are held against. They are stated in the package: the explorer uses them too."""
 
-from cfg_fsm.rules.checker import PROPERTIES, Checker, watched
-from cfg_fsm.rules.step import take_picture
+from cfg_fsm import Registry
+from cfg_fsm.rules.checker import Checker, watched
 
-__all__ = ["PROPERTIES", "Checker", "take_picture", "watched"]
+#: What a registry holds.
+take_picture = Registry.snapshot
+
+__all__ = ["Checker", "take_picture", "watched"]

@@ -144,6 +144,13 @@ def test_time_and_memory_are_bounded_and_it_is_said():
     assert none.unique == 1
 
 
+def test_a_group_without_a_deadline_is_one_state_though_others_may_have_one():
+    """The only limit counts while a parent is deferred, so most groups have no deadline to be told apart by."""
+    scenario = Scenario(companions=0, limits=Limits(deferred_s=2.0))
+    result = explore(scenario, max_states=2_000)
+    assert (result.truncated, result.violation) == (None, None)
+
+
 def test_progress_is_told():
     told = []
     explore(SMALL, on_progress=told.append)

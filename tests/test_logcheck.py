@@ -10,6 +10,8 @@ from cfg_fsm import Limits, Registry
 from cfg_fsm.audit.conform import check
 from cfg_fsm.audit.reading import read_audit
 from cfg_fsm.cli import app
+from cfg_fsm.rules import RULES
+from cfg_fsm.rules.checker import LOG_CHECKS
 
 
 def a_run():
@@ -100,6 +102,16 @@ WRONG = {
 def test_a_wrong_log_is_found_out(problem):
     found = [str(one) for one in check(WRONG[problem](a_run()))]
     assert any(problem in one for one in found), found
+
+
+def test_a_problem_names_the_rule_that_is_stated():
+    for wrong in WRONG.values():
+        assert all(problem.rule is RULES[problem.rule.name] for problem in check(wrong(a_run())))
+
+
+def test_every_check_of_a_log_is_broken_by_a_wrong_one():
+    broken = {one.check for wrong in WRONG.values() for one in check(wrong(a_run()))}
+    assert broken == {one for moment in LOG_CHECKS.values() for one in moment}
 
 
 def test_nothing_is_told_of_a_life_that_has_ended():

@@ -9,6 +9,7 @@ from test_cases import matches
 from cfg_fsm import Limits, Registry, parse_event
 from cfg_fsm.explore.counterexample import table, tell, to_case
 from cfg_fsm.explore.search import explore
+from cfg_fsm.rules.checker import REGISTRY_CHECKS
 
 LONGEST = 8
 
@@ -37,6 +38,7 @@ def test_a_broken_engine_is_found_out(mutant):
     assert len(result.violation.signals) <= LONGEST
     text = table(told, result.violation)
     assert result.violation.why in text
+    assert all(f"{it.rule.name}, {it.rule.title}: {it.rule.sentence}" in text for it in result.violation.checks)
     assert all(step.short in text for step in told)
     assert passes(json.loads(json.dumps(case)))
 
@@ -59,5 +61,6 @@ def test_what_is_found_is_a_case_that_the_broken_engine_fails(mutant):
 
 def test_there_is_a_broken_engine_for_each_rule():
     assert len(MUTANTS) >= 15
-    named = {mutant.rule.split("_")[0] for mutant in MUTANTS}
-    assert {f"r{number}" for number in range(1, 13)} <= named
+    checks = {check.name: check for check in REGISTRY_CHECKS}
+    broken = {checks[mutant.rule].rule.name for mutant in MUTANTS}
+    assert {f"R{number}" for number in range(1, 13)} <= broken

@@ -73,10 +73,11 @@ class Deadlines:
         """How many deadlines are set."""
         return sum(len(queue.when) for queue in self._queues.values())
 
-    def groups(self) -> list[Any]:
-        """Groups that have a deadline, each once."""
-        records = (record for queue in self._queues.values() for record in queue.when)
-        return list({record.group.seq: record.group for record in records}.values())
+    def each(self) -> list[tuple[Any, str, float]]:
+        """Every deadline: record, name of the limit, monotonic seconds. In no order."""
+        return [
+            (record, key[0], when) for key, queue in self._queues.items() for record, when in queue.when.items()
+        ]
 
     def copy(self, twin_of: Callable[[Any], Any]) -> Deadlines:
         """The same deadlines for other records, which ``twin_of`` gives for these."""
@@ -143,7 +144,7 @@ class Deadlines:
         return None
 
     def due(self, now: float) -> list[Any]:
-        """Groups with a deadline that has come by ``now``, in the order of the first of these, then of registration."""
+        """Groups with a deadline that has come by ``now``: in the order of these, then of registration."""
         if not self._heap or self._heap[0][0] > now:
             return []
         first = self.next()

@@ -229,10 +229,10 @@ class Journal:
                 for take_step, observer in self._turns:
                     try:
                         take_step(records)
-                    except Exception:
+                    except Exception:  # noqa: BLE001 - logged and counted there
                         self._failed(observer, records[0][0])
                 left = False
-            except BaseException as error:  # the others get their records all the same
+            except BaseException as error:  # noqa: BLE001 - it comes out below, when the others have theirs
                 self.errors += 1
                 broken = error
         records.clear()
@@ -251,10 +251,10 @@ class Journal:
                     for fields in turns:
                         try:
                             observer(as_record(fields))
-                        except Exception:
+                        except Exception:  # noqa: BLE001 - logged and counted there
                             self._failed(observer, fields[0])
                     left = False
-                except BaseException as error:  # it gets the other records all the same
+                except BaseException as error:  # noqa: BLE001 - it comes out below, when all are handed out
                     if broken is not None:
                         self.errors += 1
                     broken = error

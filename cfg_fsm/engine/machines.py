@@ -36,8 +36,8 @@ class SlimEvent(Event):
         """Move ``model``, any object with a ``state``, along the row for that state.
 
         ``step``: gives the time, kept in ``model.since`` if the state is another one, and the journal, which gets
-        the transition with ``reason``. Returns ``True``. Raises ``InvalidTransition``; nothing has changed then. In
-        a step that runs again it returns ``False`` in its place: the trigger was fired before.
+        the transition with ``reason``. Returns ``True``. Raises ``InvalidTransition``; nothing has changed then.
+        In a step that runs again it returns ``False`` in its place: the trigger was fired before.
         """
         source = model.state
         rows = self.transitions.get(source)

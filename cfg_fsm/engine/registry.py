@@ -14,7 +14,8 @@ from cfg_fsm.engine.group import Group
 from cfg_fsm.engine.journal import Journal, Observer
 from cfg_fsm.engine.ledger import Ledger
 from cfg_fsm.engine.routes import NAMED, OTHER_LIFE, SEVERAL, Named
-from cfg_fsm.engine.views import RequestView, view
+from cfg_fsm.engine.snapshot import Snapshot, take_snapshot
+from cfg_fsm.engine.views import RequestView, Unconfirmed, view, waits_until
 from cfg_fsm.errors import NotAnEvent, ReentrantDispatch
 from cfg_fsm.events import Event
 from cfg_fsm.limits import Limits
@@ -32,12 +33,7 @@ class Registry:
     """
 
     def __init__(self, limits: Limits | None = None, observers: Iterable[Observer] = ()) -> None:
-        observers = tuple(observers)
-        for observer in observers:
-            if not callable(observer):
-                raise TypeError(f"an observer is called with each record; {observer!r} cannot be called")
-        journal = Journal(observers) if observers else None
-        self._ledger = Ledger(Limits() if limits is None else limits, journal)
+        self._ledger = Ledger(_limits(limits), _journal(observers))
         self._owed: tuple[Action, ...] = ()
         """What was said by steps that were broken off, until the host has it."""
 
@@ -184,12 +180,37 @@ class Registry:
         owed, self._owed = self._owed, ()
         return owed
 
-    def copy(self) -> Registry:
-        """An independent registry in the same state, without observers. Payloads are shared."""
+    def copy(self, observers: Iterable[Observer] = ()) -> Registry:
+        """An independent registry in the same state. Payloads are shared; observers are not.
+
+        ``observers``: those of the copy. They get its records, numbered from 1. A step that was broken off and
+        could not be finished is finished first, and its actions are owed by both.
+        """
+        if self._ledger.step.resumed:
+            self._finish()
         twin = Registry.__new__(Registry)
-        twin._ledger = self._ledger.copy()
+        twin._ledger = self._ledger.copy(_journal(observers))
         twin._owed = self._owed
+        twin._ledger.step.event = self._ledger.step.event
         return twin
+
+    def __copy__(self) -> Registry:
+        raise TypeError("a registry is copied by its method copy(): its observers cannot be shared")
+
+    def __deepcopy__(self, memo: object) -> Registry:
+        raise TypeError("a registry is copied by its method copy(): payloads and observers are the host's")
+
+    def __reduce__(self) -> str:
+        raise TypeError(
+            "a registry cannot be pickled, with the host's payloads in it; log its events and replay them"
+        )
+
+    def snapshot(self) -> Snapshot:
+        """Everything that is held, as plain data; see ``Snapshot``. For tests and for looking inside.
+
+        It walks through all live requests and all tombstones, and changes nothing.
+        """
+        return take_snapshot(self._ledger)
 
     def dispatch_many(self, events: Iterable[Event]) -> list[Dispatched]:
         """Dispatch in order; one answer for each event.
@@ -216,10 +237,22 @@ class Registry:
         """When the next ``clock_ticked`` will end a parent, monotonic seconds; ``None``: no deadline is set."""
         return self._ledger.next_deadline()
 
+    def unconfirmed(self) -> list[Unconfirmed]:
+        """Requests that were told to abort and have not reported their end: what may still run, the oldest first.
+
+        Those whose tombstone has gone are forgotten, unless their release waits for the report.
+        """
+        ledger = self._ledger
+        return [
+            Unconfirmed(one.request_id, one.parent_id, one.life, one.since, one.replica, waits_until(ledger, one))
+            for one in sorted(ledger.unconfirmed().values(), key=lambda one: one.since)
+        ]
+
     def requests(self) -> list[RequestView]:
         """The live requests, for people: groups in order of registration, a parent before its companions."""
         ledger = self._ledger
-        return view((record for record in ledger.requests.values() if isinstance(record, Group)), ledger.step.now)
+        records = list(ledger.requests.values())  # the collector may run a finalizer that dispatches
+        return view((record for record in records if isinstance(record, Group)), ledger.step.now)
 
     def counters(self) -> dict[str, Any]:
         """What is there and what has happened so far, as numbers.
@@ -227,3 +260,22 @@ class Registry:
         ``ignored``, ``rejected`` and ``failed`` are dictionaries by code; all others are plain integers.
         """
         return self._ledger.counters()
+
+
+def _limits(limits: object) -> Limits:
+    if limits is None:
+        return Limits()
+    if not isinstance(limits, Limits):
+        shown = f"Limits(**{limits!r})" if isinstance(limits, dict) else "Limits(deferred_s=30.0)"
+        raise TypeError(f"limits is of type {type(limits).__name__}; give a Limits object, as in {shown}")
+    return limits
+
+
+def _journal(observers: object) -> Journal | None:
+    if callable(observers) or not isinstance(observers, Iterable):
+        raise TypeError(f"observers is a list of callables, as in observers=[{observers!r}]")
+    observers = tuple(observers)
+    for observer in observers:
+        if not callable(observer):
+            raise TypeError(f"an observer is called with each record; {observer!r} cannot be called")
+    return Journal(observers) if observers else None

@@ -238,8 +238,8 @@ def _release_overdue(ledger: Ledger, _: ev.ClockTicked) -> None:
     ledger.release_overdue()
 
 
-#: Which events are about these, how the requests are found, what is released after them, and why an event that moves
-#: and releases none is ignored.
+#: Which events are about these, how the requests are found, what is released after them, and why an event that
+#: moves and releases none is ignored.
 _FIND: dict[
     Subjects,
     tuple[

@@ -1,8 +1,8 @@
 """One step: an event that runs through the engine, or a call through the tracker, and what it says on its way.
 
 A step is all or nothing. When something breaks it off in the middle (Ctrl-C, a stack that is too deep), it is run
-again from its beginning, with ``resumed`` set. So whatever a step does must bear being done twice: it says before it
-moves, it counts on the line that notes that it was counted, and a trigger that was fired is passed over.
+again from its beginning, with ``resumed`` set. So whatever a step does must bear being done twice: it says before
+it moves, it counts on the line that notes that it was counted, and a trigger that was fired is passed over.
 """
 
 from __future__ import annotations

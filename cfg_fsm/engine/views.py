@@ -4,9 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from cfg_fsm.engine.confirmations import Told
 from cfg_fsm.engine.group import Group
+from cfg_fsm.engine.ledger import Ledger
+
+
+class Unconfirmed(NamedTuple):
+    """A request that was told to abort and has not reported its end."""
+
+    request_id: str
+    parent_id: str
+    life: int
+    since: float
+    """When it was last told, monotonic seconds."""
+    replica: tuple[int, int] | None
+    """``(stage_id, replica_id)`` where it was last heard of."""
+    waits_until: float | None
+    """When it is released without a report, monotonic seconds; ``None``: it is released already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +72,9 @@ def view(groups: Iterable[Group], now: float) -> list[RequestView]:
         for group in groups
         for record in group.members()
     ]
+
+
+def waits_until(ledger: Ledger, told: Told) -> float | None:
+    """When a request that was told to abort is released without a report; ``None``: its release does not wait."""
+    waiting = ledger.waiting.by_id.get(told.request_id)
+    return None if waiting is None else waiting.deadline

@@ -1,13 +1,15 @@
 """Signals, the short form of events: how they become events, how they read, and which need no permission.
 
 A signal is relative (the time that it adds, not the time that it is), so the same signal in the same state of the
-engine always means the same. Payloads are strings that name their request and which of its outputs it is.
+engine always means the same. Payloads are strings that name their request and which of its outputs it is; one name
+is one object as long as anybody holds it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import permutations
+from sys import intern
 from typing import Any
 
 from cfg_fsm import events as ev
@@ -61,14 +63,14 @@ def _kv(_: Any, __: Any, ___: Any, request: str, life: Any) -> Any:
 
 def _output(_: Any, __: Any, ___: Any, parent: str, name: str, segment: bool, life: Any) -> Any:
     return ev.ParentOutputReady(
-        parent_id=parent, engine_outputs=f"{parent}:{name}", segment=segment, context=f"{parent}:ctx {name}",
-        life=life,
+        parent_id=parent, engine_outputs=intern(f"{parent}:{name}"), segment=segment,
+        context=intern(f"{parent}:ctx {name}"), life=life,
     )  # fmt: skip
 
 
 def _done(_: Any, __: Any, ___: Any, companion: str, name: str, reason: Any, life: Any) -> Any:
     return ev.CompanionOutputReady(
-        companion_id=companion, output=f"{companion}:{name}", finish_reason=reason, life=life
+        companion_id=companion, output=intern(f"{companion}:{name}"), finish_reason=reason, life=life
     )
 
 
@@ -113,6 +115,13 @@ _MAKERS: dict[str, Any] = {
 
 #: A second passes, and no clock ticks.
 PASS: Signal = ("pass",)
+
+
+def payloads(event: Any) -> list[str]:
+    """The payloads that an event carries."""
+    if isinstance(event, ev.ParentOutputReady):
+        return [event.engine_outputs, event.context]
+    return [event.output] if isinstance(event, ev.CompanionOutputReady) else []
 
 
 def free(scenario: Scenario) -> list[Signal]:

@@ -6,15 +6,15 @@ numbers that only count, and times that no limit in force looks at.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from cfg_fsm.engine.group import Companion, Group
-from cfg_fsm.engine.registry import Registry
+from cfg_fsm.engine.snapshot import CompanionSnapshot, ParentSnapshot, Snapshot
 from cfg_fsm.explore.scenario import Scenario
 from cfg_fsm.rules.history import History
-from cfg_fsm.rules.step import live_records, tombstones
 
-_NO_LIMITS = (None, None, None, None)
+#: The name of each payload, by its identity.
+Names = Mapping[int, str]
 
 
 class Slot(NamedTuple):
@@ -28,10 +28,12 @@ class Slot(NamedTuple):
     """The companions that have joined, in the order of their roles."""
 
 
-def key(registry: Registry, history: History, scenario: Scenario) -> tuple[tuple[Slot, ...], tuple[Any, ...]]:
+def key(
+    held: Snapshot, history: History, scenario: Scenario, names: Names
+) -> tuple[tuple[Slot, ...], tuple[Any, ...]]:
     """A part for each parent, and whatever is about none of them."""
-    records, stones = live_records(registry), tombstones(registry)
-    groups = [record.request_id for record in records.values() if isinstance(record, Group)]
+    requests = held.requests
+    groups = [request_id for request_id, record in requests.items() if isinstance(record, ParentSnapshot)]
     known: set[str] = set()
     slots = []
     for parent_id in scenario.parent_ids:
@@ -39,53 +41,71 @@ def key(registry: Registry, history: History, scenario: Scenario) -> tuple[tuple
         known.update((parent_id, *companion_ids))
         place: int | None = None
         order: tuple[str, ...] = ()
-        if parent_id in groups:
+        record = requests.get(parent_id)
+        if isinstance(record, ParentSnapshot):
             place = groups.index(parent_id)
-            order = tuple(companion.request_id for companion in records[parent_id].group.companions)
+            order = tuple([companion_id for _, companion_id in record.companions])
         slots.append(
             Slot(
-                (place, _of_id(registry, parent_id, parent_id), _of_life(history, parent_id)),
-                tuple(_of_id(registry, companion_id, parent_id) for companion_id in companion_ids),
+                (place, _of_id(held, parent_id, parent_id, names), _of_life(history, parent_id)),
+                tuple([_of_id(held, companion_id, parent_id, names) for companion_id in companion_ids]),
                 order,
             )
         )
     others: list[Any] = [
-        (other, _of_id(registry, other, "")) for other in (*records, *stones) if other not in known
+        (other, _of_id(held, other, "", names)) for other in (*requests, *held.tombstones) if other not in known
     ]
     others += history.parent_lives.items()
-    if registry.limits.tombstones < 1000:  # which goes next matters
-        others.append(tuple(stones))
+    if held.limits.tombstones < 1000:  # which goes next matters
+        others.append(tuple(held.tombstones))
     return tuple(slots), tuple(others)
 
 
-def _of_id(registry: Registry, request_id: str, parent_id: str) -> tuple[Any, ...]:
+def _of_id(held: Snapshot, request_id: str, parent_id: str, names: Names) -> tuple[Any, ...]:
     """One request, live or remembered; ``parent_id`` of the group that it should belong to."""
-    record, now = live_records(registry).get(request_id), registry.now
+    record, now = held.requests.get(request_id), held.now
     if record is None:
-        stone = tombstones(registry).get(request_id)
+        stone = held.tombstones.get(request_id)
         if stone is None:
-            return ()
-        age = 0.0 if registry.limits.tombstone_s is None else now - stone.ended_at
+            return _of_told(held, request_id)
+        age = 0.0 if held.limits.tombstone_s is None else now - stone.ended_at
         owner = "" if stone.parent_id == parent_id else stone.parent_id
-        return ("ended", stone.life, registry._ledger.tombstones.may_report(request_id), owner, age)
-    group = record.group
-    limits = group.limits
-    deferred_s, silent_s, start_s, total_s = (
-        _NO_LIMITS if limits is None else (limits.deferred_s, limits.silent_s, limits.start_s, limits.total_s)
-    )
-    if isinstance(record, Companion):
-        since = record.since if start_s is not None and record.state == "registered" else now
-        seen = record.seen if silent_s is not None and record.state == "running" else now
-        owner = "" if group.request_id == parent_id else group.request_id
-        return (
-            record.state, record.replica, _name(record.output, request_id), now - since, now - seen, owner,
-        )  # fmt: skip
-    waits = group.since if deferred_s is not None and record.state == "deferred" else now
-    age = 0.0 if total_s is None else now - group.registered_at
+        return ("ended", stone.life, stone.may_report, owner, age, _of_told(held, request_id))
+    if isinstance(record, CompanionSnapshot):
+        return _of_companion(held, record, parent_id, names)
+    limits = record.limits
+    waits = age = 0.0
+    if limits is not None:
+        if limits.deferred_s is not None and record.state == "deferred":
+            waits = now - record.since
+        if limits.total_s is not None:
+            age = now - record.registered_at
     return (
-        group.state, group.life, group.sealed, group.announced, group.streaming, group.replica, group.stage_id,
-        _name(group.engine_outputs, request_id), _name(group.context, request_id), now - waits, age,
+        record.state, record.life, record.sealed, record.announced, record.streaming, record.replica,
+        record.stage_id, _name(names, record.engine_outputs, request_id), _name(names, record.context, request_id),
+        waits, age,
     )  # fmt: skip
+
+
+def _of_told(held: Snapshot, request_id: str) -> tuple[Any, ...]:
+    """One whose release waits for its report."""
+    told = held.told.get(request_id)
+    if told is None or told.waits_until is None:
+        return ()
+    return ("waits", told.parent_id, told.life, told.replica, told.waits_until - held.now)
+
+
+def _of_companion(held: Snapshot, record: CompanionSnapshot, parent_id: str, names: Names) -> tuple[Any, ...]:
+    parent = held.requests.get(record.parent_id)
+    limits = parent.limits if isinstance(parent, ParentSnapshot) else None
+    waits = silent = 0.0
+    if limits is not None:
+        if limits.start_s is not None and record.state == "registered":
+            waits = held.now - record.since
+        if limits.silent_s is not None and record.state == "running":
+            silent = held.now - record.seen
+    owner = "" if record.parent_id == parent_id else record.parent_id
+    return (record.state, record.replica, _name(names, record.output, record.request_id), waits, silent, owner)
 
 
 def _of_life(history: History, parent_id: str) -> tuple[Any, ...]:
@@ -94,12 +114,18 @@ def _of_life(history: History, parent_id: str) -> tuple[Any, ...]:
     if life is None:
         return ()
     return (
-        life.stage_id, _name(life.engine_outputs, parent_id), _name(life.context, parent_id),
-        tuple(_name(companion.output, companion.request_id) for companion in life.companions),
+        life.stage_id, _short(life.engine_outputs, parent_id), _short(life.context, parent_id),
+        tuple([_short(companion.output, companion.request_id) for companion in life.companions]),
     )  # fmt: skip
 
 
-def _name(payload: Any, request_id: str) -> Any:
+def _name(names: Names, payload: int | None, request_id: str) -> str | None:
+    if payload is None:
+        return None
+    return _short(names.get(payload, f"unknown {payload}"), request_id)  # a broken engine may hold anything
+
+
+def _short(name: str | None, request_id: str) -> str | None:
     """A payload's name without that of its own request, so that companions can be told apart by what they did
     alone."""
-    return payload.removeprefix(f"{request_id}:") if isinstance(payload, str) else payload
+    return None if name is None else name.removeprefix(f"{request_id}:")

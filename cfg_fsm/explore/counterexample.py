@@ -74,7 +74,9 @@ def sentence(action: dict[str, Any]) -> str:
 
 def table(told: list[Told], violation: Violation) -> str:
     """The way as text: a few lines for each step."""
-    lines = [f"Broken: {violation.why}", f"  ({', '.join(violation.rules)})", ""]
+    lines = [f"Broken: {violation.why}", f"  ({', '.join(violation.rules)})"]
+    rules = dict.fromkeys(check.rule for check in violation.checks)
+    lines += [*(f"  {rule.name}, {rule.title}: {rule.sentence}" for rule in rules), ""]
     width = max(len(step.short) for step in told)
     for step in told:
         lines.append(f"{step.number:>3}  {step.short:<{width}}  ->  {step.answer}")
@@ -106,10 +108,13 @@ def _expected(step: Told) -> Iterator[dict[str, Any]]:
             }
         if end.aborted:
             yield {"type": "abort_requests", "request_ids": end.aborted}
-        yield {"type": "release_requests", "request_ids": end.life.ids}
+        if end.released:
+            yield {"type": "release_requests", "request_ids": end.released}
     for kind in foreseen.strays:
         stray = getattr(step.event, "companion_id", None) or getattr(step.event, step.event.subject_field)
         yield {"type": kind, "request_ids": [stray]}
+    for ids in foreseen.late:
+        yield {"type": "release_requests", "request_ids": list(ids)}
 
 
 def to_case(scenario: Scenario, violation: Violation, case_id: str = "found-by-exploration") -> dict[str, Any]:

@@ -6,22 +6,24 @@ alone, so a step that was taken once is remembered, and a search only asks again
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 from cfg_fsm.actions import Dispatched, ReleaseRequests
-from cfg_fsm.engine.journal import AuditRecord, Journal
+from cfg_fsm.engine.journal import AuditRecord
 from cfg_fsm.engine.registry import Registry
-from cfg_fsm.events import ClockTicked
+from cfg_fsm.engine.snapshot import Snapshot
+from cfg_fsm.engine.views import RequestView
 from cfg_fsm.explore import alphabet, canon
 from cfg_fsm.explore.coverage import Coverage
 from cfg_fsm.explore.environment import Signal
 from cfg_fsm.explore.scenario import Scenario
-from cfg_fsm.rules.checker import PROPERTIES
+from cfg_fsm.rules.checker import broken_by
 from cfg_fsm.rules.history import History
-from cfg_fsm.rules.step import Broken, Picture, Step, take_picture
-
-_NOBODY_ENDED = 8
-"""More ticks than any scenario has parents."""
+from cfg_fsm.rules.rule import Broken
+from cfg_fsm.rules.step import Repetition, Step
+from cfg_fsm.rules.verdicts import r5_nothing_raises
+from cfg_fsm.rules.walks import r10_ticks_alone_end_every_parent, r12_the_same_events_give_the_same_answers
 
 
 class Edge(NamedTuple):
@@ -36,23 +38,26 @@ class Edge(NamedTuple):
 class State:
     """One state of the engine, with what is needed to go on from it."""
 
-    __slots__ = ("edges", "history", "others", "picture", "registry", "slots")
+    __slots__ = ("edges", "held", "history", "others", "registry", "slots")
 
-    def __init__(self, registry: Registry, history: History, slots: tuple[int, ...], others: int) -> None:
-        self.registry, self.history = registry, history
+    def __init__(
+        self, registry: Registry, held: Snapshot, history: History, slots: tuple[int, ...], others: int
+    ) -> None:
+        self.registry, self.held, self.history = registry, held, history
         self.slots, self.others = slots, others
         """The parts of its key, as numbers."""
         self.edges: dict[Signal, Edge] = {}
-        self.picture: Picture | None = None
 
 
 class BrokenStep(Exception):
-    """A step after which rules do not hold. ``rules``: those, by the names of ``PROPERTIES`` and the like."""
+    """A step after which rules do not hold."""
 
-    def __init__(self, rules: list[str], why: str, more: list[Signal] | None = None) -> None:
-        super().__init__(why)
-        self.rules, self.why = rules, why
-        self.signals = more or []
+    def __init__(self, found: list[Broken]) -> None:
+        self.why = "; ".join(broken.headline for broken in found)
+        super().__init__(self.why)
+        self.checks = [broken.check for broken in found if broken.check is not None]
+        """Those that found it."""
+        self.signals: list[Signal] = [("tick", "due")] * max(broken.ticks for broken in found)
         """The one that was asked about, and those after it up to the step that is broken."""
 
 
@@ -70,20 +75,22 @@ class EngineGraph:
         self.slot_keys: list[tuple[int, tuple[int, ...]]] = []
         """Of each slot's key: a number for its head, and one for each companion."""
         self._parts: dict[Any, int] = {}
+        self._payloads: dict[int, str] = {}
+        """Every payload so far, by its identity."""
         registry = Registry(scenario.limits)
-        self._add(registry, History(registry.limits))
+        self._add(registry, registry.snapshot(), History(registry.limits))
         self._strange = list(alphabet.strange(scenario)) if scenario.faults.strange else []
         self._free = alphabet.free(scenario)
         self._free_edges: dict[int, tuple[list[tuple[Signal, Edge]], int]] = {}
 
-    def _add(self, registry: Registry, history: History) -> int:
-        slots, others = canon.key(registry, history, self.scenario)
+    def _add(self, registry: Registry, held: Snapshot, history: History) -> int:
+        slots, others = canon.key(held, history, self.scenario, self._payloads)
         numbers = tuple(self._slot(slot) for slot in slots)
         other = self._parts.setdefault(others, len(self._parts))
         orders = tuple(slot.order for slot in slots)
         found = self._ids.setdefault((numbers, orders, other), len(self.states))
         if found == len(self.states):
-            self.states.append(State(registry, history, numbers, other))
+            self.states.append(State(registry, held, history, numbers, other))
         return found
 
     def _slot(self, slot: canon.Slot) -> int:
@@ -136,19 +143,20 @@ class EngineGraph:
         return found
 
     def _step(self, state: State, signal: Signal) -> Edge:
-        if state.picture is None:
-            state.picture = take_picture(state.registry, state.registry.copy())
         event = alphabet.make(self.scenario, signal, state.history.now, next_due(state.history))
-        registry = state.registry.copy()
-        records = watch(registry)
-        step = take_step(registry, event, state, records)
+        self._payloads.update((id(payload), payload) for payload in alphabet.payloads(event))
+        records: list[AuditRecord] = []
+        registry, step = take_step(state, event, records)
         self.checked += 1
         self.coverage.note(records)
-        registry._ledger.step.journal = None
+        records.clear()  # the registry keeps its observer
         known = len(self.states)
-        to = self._add(registry, step.present)
+        to = self._add(registry, step.after, step.present)
         if to == known and self.scenario.limits.total_s is not None:
-            r10_ticks_alone_end_every_parent(registry)
+            try:
+                r10_ticks_alone_end_every_parent(registry)
+            except Broken as broken:
+                raise BrokenStep([broken]) from broken
         return Edge(to, step.answer.disposition == "rejected", self._over(step.answer))
 
     def _over(self, answer: Dispatched) -> tuple[int, ...]:
@@ -165,73 +173,40 @@ class EngineGraph:
 
 def next_due(history: History) -> float | None:
     """When the next deadline comes, by the account."""
-    return min((due.when for life in history.lives.values() for due in life.deadlines()), default=None)
+    deadlines = [due.when for life in history.lives.values() for due in life.deadlines()]
+    return min((*deadlines, *(wait.deadline for wait in history.waiting.values())), default=None)
 
 
-def watch(registry: Registry) -> list[AuditRecord]:
-    """Give a copy of a registry an observer; what it collects."""
-    records: list[AuditRecord] = []
-    registry._ledger.step.journal = Journal([records.append])
-    return records
+def take_step(state: State, event: Any, records: list[AuditRecord]) -> tuple[Registry, Step]:
+    """Give the event to a copy of a state's registry, and hold the step against all rules. Raises ``BrokenStep``.
 
-
-def take_step(registry: Registry, event: Any, state: State, records: list[AuditRecord]) -> Step:
-    """Dispatch the event, and hold the step against all rules. Raises ``BrokenStep``.
-
-    ``registry`` is a copy of that of ``state``, and ``records`` are what it gives its observer.
+    ``records`` gets what the copy tells its observer.
     """
-    assert state.picture is not None
-    past, before = state.history, state.picture
-    present = past.copy()
+    registry = state.registry.copy(observers=[records.append])
+    present = state.history.copy()
     foreseen = present.take(event)
-    alike = True
     try:
-        answer = registry.dispatch(event)
-        # A second registry is asked the same (R12), and then for its next deadline: that tidies its heap, and must
-        # not tidy that of the first. Where there are no deadlines and nothing was done, it would only take time.
-        twin = None
+        answer, after, views = r5_nothing_raises(partial(_look, registry, event))
+        again = None
+        # Where nothing was done and no deadline was looked at, a repetition shows nothing and takes its time.
         if answer.disposition == "accepted" or registry.limits.bounds_time:
-            twin = state.registry.copy()
-            twin_records = watch(twin)
-            alike = twin.dispatch(event) == answer and twin_records == records
-        after = take_picture(registry, twin)
-    except Exception as error:
-        raise BrokenStep([R5], f"R5: nothing raises out of the engine: {error!r}") from error
-    step = Step(registry, event, answer, before, after, past, present, foreseen)
-    broken: dict[str, str] = {}
-    for holds in PROPERTIES:
+            theirs: list[AuditRecord] = []
+            twin = state.registry.copy(observers=[theirs.append])
+            again = Repetition(r5_nothing_raises(partial(twin.dispatch, event)), records, theirs)
+    except Broken as broken:
+        raise BrokenStep([broken]) from broken
+    step = Step(event, answer, state.held, after, views, state.history, present, foreseen)
+    found = broken_by(step)
+    if again is not None:
         try:
-            holds(step)
-        except Broken as error:
-            broken[holds.__name__] = error.rule
-        except Exception as error:  # noqa: BLE001 - whatever it is, a rule
-            if not broken:  # a rule may rely on those before it
-                broken[holds.__name__] = repr(error)
-    if not alike:
-        broken[R12] = "R12: the same events give the same actions and audit records"
-    if broken:
-        raise BrokenStep(list(broken), "; ".join(rule.splitlines()[0] for rule in broken.values()))
+            r12_the_same_events_give_the_same_answers(step, again)
+        except Broken as broken:
+            found.append(broken)
+    if found:
+        raise BrokenStep(found)
     present.forget(set(after.tombstones))
-    return step
+    return registry, step
 
 
-def r10_ticks_alone_end_every_parent(registry: Registry) -> None:
-    """R10: from here a tick at each next deadline ends at least one parent, until none is left."""
-    registry = registry.copy()
-    ticks: list[Signal] = []
-    while registry.requests():
-        due, live = registry.next_deadline(), registry.counters()["live_parents"]
-        if due is None or len(ticks) == _NOBODY_ENDED:
-            raise BrokenStep([R10], "R10: a parent is live and no deadline will end it", ticks)
-        ticks.append(("tick", "due"))
-        try:
-            registry.dispatch(ClockTicked(at=max(due, registry.now)))
-        except Exception as error:
-            raise BrokenStep([R5], f"R5: nothing raises out of the engine: {error!r}", ticks) from error
-        if registry.counters()["live_parents"] >= live:
-            raise BrokenStep([R10], "R10: a tick at the next deadline ends nobody", ticks)
-
-
-R5 = "r5_nothing_raises"
-R12 = "r12_the_same_events_give_the_same_answers"
-R10 = r10_ticks_alone_end_every_parent.__name__
+def _look(registry: Registry, event: Any) -> tuple[Dispatched, Snapshot, list[RequestView]]:
+    return registry.dispatch(event), registry.snapshot(), registry.requests()

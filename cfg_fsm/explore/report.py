@@ -5,21 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from cfg_fsm.explore.coverage import Coverage
-from cfg_fsm.explore.graph import R5, R10, R12
 from cfg_fsm.explore.search import Result
-from cfg_fsm.rules.checker import PROPERTIES
+from cfg_fsm.rules.checker import REGISTRY_CHECKS
+from cfg_fsm.rules.rule import Kind
 
 
 def properties(result: Result) -> dict[str, str]:
-    """Each property with its result: ``holds``, ``holds so far`` if not everything was explored, ``broken``, or
+    """Each check with its result: ``holds``, ``holds so far`` if not everything was explored, ``broken``, or
     ``not asked``."""
-    broken = () if result.violation is None else result.violation.rules
-    names = [R5, *(holds.__name__ for holds in PROPERTIES), R12, R10]
-    complete = result.truncated is None and result.violation is None
-    found = dict.fromkeys(names, "holds" if complete else "holds so far")
-    if result.scenario.limits.total_s is None:
-        found[R10] = "not asked"  # without a total limit nothing promises an end
-    return {**found, **dict.fromkeys(broken, "broken")}
+    broken = () if result.violation is None else result.violation.checks
+    holds = "holds" if result.truncated is None and result.violation is None else "holds so far"
+    found = {}
+    for check in REGISTRY_CHECKS:
+        # Without a total limit nothing promises an end.
+        unasked = check.kind is Kind.WALK and result.scenario.limits.total_s is None
+        found[check.name] = "broken" if check in broken else "not asked" if unasked else holds
+    return found
 
 
 def to_dict(result: Result) -> dict[str, Any]:

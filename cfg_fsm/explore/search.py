@@ -17,6 +17,7 @@ from cfg_fsm.explore.coverage import Coverage
 from cfg_fsm.explore.environment import GroupState, Scheduler, Signal, unborn
 from cfg_fsm.explore.graph import BrokenStep, Edge, EngineGraph
 from cfg_fsm.explore.scenario import COUNTED, Scenario
+from cfg_fsm.rules.rule import Check
 
 _EVERY = 64
 """Nodes between two looks at the clock."""
@@ -27,8 +28,14 @@ class Violation:
     """The shortest way to a step after which rules do not hold."""
 
     signals: tuple[Signal, ...]
-    rules: tuple[str, ...]
+    checks: tuple[Check, ...]
+    """Those that found it; ``check.rule`` is the rule that each belongs to."""
     why: str
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The names of the checks."""
+        return tuple(check.name for check in self.checks)
 
 
 @dataclass(slots=True)
@@ -287,7 +294,7 @@ class Search:
         while index > 0:
             signals.append(by_number[self._came_by[index]])
             index = self._came_from[index]
-        return Violation(tuple(reversed(signals)), tuple(broken.rules), broken.why)
+        return Violation(tuple(reversed(signals)), tuple(broken.checks), broken.why)
 
 
 _Node = tuple[int, tuple[int, ...], int]

@@ -7,7 +7,7 @@ the tables is not made twice.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from cfg_fsm.limits import Limits
 
@@ -49,6 +49,8 @@ class Life:
     stage_id: int | None = None
     engine_outputs: Any = None
     context: Any = None
+    seq: int = 0
+    """Number of its registration."""
 
     @property
     def ids(self) -> list[str]:
@@ -92,8 +94,7 @@ class Deadline:
     companion: Companion | None
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(NamedTuple):
     """What may be remembered of an id that ended."""
 
     parent_id: str
@@ -114,9 +115,27 @@ class End:
     aborted: list[str]
 
     @property
+    def released(self) -> list[str]:
+        """Ids that are released with it; the others wait for their report."""
+        waits = self.aborted if self.life.limits.confirm_s is not None else []
+        return [request_id for request_id in self.life.ids if request_id not in waits]
+
+    @property
     def is_told_as_failure(self) -> bool:
         """Whether the client is to be told."""
         return self.reason not in (None, "aborted")
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A request whose release waits for its report."""
+
+    parent_id: str
+    number: int
+    seq: int
+    """Number of the registration of its group."""
+    deadline: float
+    replica: tuple[int, int] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +148,8 @@ class Foreseen:
     outcomes: dict[str, str] | None = None
     strays: tuple[str, ...] = ()
     """Types of the actions for a request without an owner."""
+    late: tuple[tuple[str, ...], ...] = ()
+    """Ids of which the release waited, by group."""
 
 
 def forward_of(life: Life) -> dict[str, Any]:

@@ -1,9 +1,8 @@
-"""The rules R1 to R12, each stated once, and a walk that holds every step of a registry against them.
+"""The checks by what they look at, and a walk that holds every step of a registry against them.
 
 A ``Checker`` walks beside a registry. It keeps a ``History``, its own account of what happened, made from the
-events alone, in plain dictionaries and without the tables; foresees what an event must bring; and holds every
-step against ``PROPERTIES``. Whoever has another way of walking (all orders of events, say) makes a ``Step`` and
-calls the same functions.
+events alone, in plain dictionaries and without the tables; foresees what an event must bring; and asks the checks
+of every step. Whoever has another way of walking (all orders of events, say) makes a ``Step`` and asks the same.
 
     registry, checker = watched(Limits(total_s=10))
     for event in events:
@@ -13,58 +12,45 @@ calls the same functions.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, get_args
 
 from cfg_fsm.actions import Dispatched
 from cfg_fsm.engine.journal import AuditRecord
 from cfg_fsm.engine.registry import Registry
 from cfg_fsm.limits import Limits
-from cfg_fsm.rules.answers import (
-    every_abort_is_answered,
-    r1_a_parent_ends_once,
-    r1_every_end_is_told_and_no_other,
-    r2_a_forward_carries_the_whole_bundle,
-    r3_ids_belong_to_the_group_that_ended,
-    r4_client_facing_actions_name_parents,
-    the_answer_is_in_order,
-    the_disposition_is_the_agreed_one,
-)
 from cfg_fsm.rules.history import History
-from cfg_fsm.rules.step import Step, require, take_picture
-from cfg_fsm.rules.worlds import (
-    r5_an_event_touches_no_other_group,
-    r6_done_means_its_output_is_here,
-    r7_nothing_is_left_of_ended_groups,
-    r7_tombstones_are_bounded_and_true,
-    r8_a_late_event_never_resurrects,
-    r9_registration_is_all_or_nothing,
-    r11_the_next_deadline_is_exact,
-    the_coupling_is_settled,
-    the_views_show_what_was_told,
-    what_is_refused_has_changed_nothing,
-)
+from cfg_fsm.rules.rule import CHECKS, Broken, Check, Kind, Moment
+from cfg_fsm.rules.step import Repetition, Step
+from cfg_fsm.rules.verdicts import r5_nothing_raises
+from cfg_fsm.rules.walks import r10_ticks_alone_end_every_parent, r12_the_same_events_give_the_same_answers
 
-PROPERTIES: tuple[Callable[[Step], None], ...] = (
-    the_disposition_is_the_agreed_one,
-    r9_registration_is_all_or_nothing,
-    what_is_refused_has_changed_nothing,
-    every_abort_is_answered,
-    r1_a_parent_ends_once,
-    r1_every_end_is_told_and_no_other,
-    r2_a_forward_carries_the_whole_bundle,
-    r3_ids_belong_to_the_group_that_ended,
-    r4_client_facing_actions_name_parents,
-    the_answer_is_in_order,
-    r5_an_event_touches_no_other_group,
-    r7_nothing_is_left_of_ended_groups,
-    r7_tombstones_are_bounded_and_true,
-    r8_a_late_event_never_resurrects,
-    r6_done_means_its_output_is_here,
-    the_coupling_is_settled,
-    r11_the_next_deadline_is_exact,
-    the_views_show_what_was_told,
-)
+
+def of_kind(*kinds: Kind) -> tuple[Check, ...]:
+    """The checks that look at this, in the order in which they are asked."""
+    return tuple(check for check in CHECKS if check.kind in kinds)
+
+
+STEP_CHECKS = of_kind(Kind.STEP)
+#: Those that are asked of a registry, in whatever way.
+REGISTRY_CHECKS = of_kind(Kind.CALL, Kind.STEP, Kind.TWIN, Kind.WALK)
+LOG_CHECKS: dict[Moment, tuple[Check, ...]] = {
+    moment: tuple(check for check in of_kind(Kind.LOG) if check.moment == moment) for moment in get_args(Moment)
+}
+
+
+def broken_by(step: Step) -> list[Broken]:
+    """Everything that does not hold of a step."""
+    found: list[Broken] = []
+    for check in STEP_CHECKS:
+        try:
+            check(step)
+        except Broken as broken:
+            found.append(broken)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the rule does not hold
+            if not found:  # a check may rely on those before it
+                found.append(Broken(repr(error), step, check=check))
+    return found
 
 
 class Checker:
@@ -81,38 +67,35 @@ class Checker:
         twin: Registry | None = None,
         twin_records: list[AuditRecord] | None = None,
     ) -> None:
-        self.registry, self.records, self.twin, self.twin_records = registry, records, twin, twin_records
+        self.registry, self.twin = registry, twin
+        self.records = [] if records is None else records
+        self.twin_records = [] if twin_records is None else twin_records
         self.history = History(registry.limits)
-        self.picture = take_picture(registry)
+        self.snapshot = registry.snapshot()
 
     def dispatch(self, event: Any) -> Dispatched:
-        """Dispatch the event and check the step."""
-        answer = self.registry.dispatch(event)
+        """Dispatch the event and check the step. Raises ``Broken``."""
+        answer = r5_nothing_raises(partial(self.registry.dispatch, event))
         self.step(event, answer)
         return answer
 
     def step(self, event: Any, answer: Dispatched) -> None:
-        """Check a step that the registry has just taken."""
-        past, before = self.history.copy(), self.picture
+        """Check a step that the registry has just taken. Raises ``Broken``."""
+        past, before = self.history.copy(), self.snapshot
         foreseen = self.history.take(event)
-        self.picture = take_picture(self.registry)
-        step = Step(self.registry, event, answer, before, self.picture, past, self.history, foreseen)
-        for holds in PROPERTIES:
-            holds(step)
-        self.r12_the_same_events_give_the_same_answers(step)
-        self.history.forget(set(self.picture.tombstones))
-
-    def r12_the_same_events_give_the_same_answers(self, step: Step) -> None:
-        """R12: the same actions, and the same audit records to the byte."""
-        if self.twin is None:
-            return
-        again = self.twin.dispatch(step.event)
-        require(step.answer.to_dict() == again.to_dict(), "R12: the same events give the same actions", step)
-        if self.records is not None and self.twin_records is not None:
-            ours, theirs = map(json.dumps, self.records), map(json.dumps, self.twin_records)
-            require(list(ours) == list(theirs), "R12: the same events give the same audit records", step)
+        self.snapshot = after = self.registry.snapshot()
+        step = Step(event, answer, before, after, self.registry.requests(), past, self.history, foreseen)
+        for check in STEP_CHECKS:
+            check(step)
+        if self.twin is not None:
+            again = self.twin.dispatch(event)
+            ours, theirs = (list(map(json.dumps, records)) for records in (self.records, self.twin_records))
+            r12_the_same_events_give_the_same_answers(step, Repetition(again, ours, theirs))
             self.records.clear()
             self.twin_records.clear()
+        if self.registry.limits.total_s is not None:
+            r10_ticks_alone_end_every_parent(self.registry)
+        self.history.forget(set(after.tombstones))
 
 
 def watched(limits: Limits) -> tuple[Registry, Checker]:

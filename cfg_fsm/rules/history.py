@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import copy
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from cfg_fsm.limits import Limits
-from cfg_fsm.rules.account import Companion, Deadline, End, Ended, Foreseen, Life, forward_of
+from cfg_fsm.rules.account import Companion, Deadline, End, Ended, Foreseen, Life, Wait, forward_of
 
 #: Where an event that names one request is taken in: states of a parent, states of a companion.
 TAKEN_IN: dict[str, tuple[set[str], set[str]]] = {
@@ -21,6 +21,8 @@ TAKEN_IN: dict[str, tuple[set[str], set[str]]] = {
     "parent_finished": ({"registered", "running", "forwarded"}, set()),
 }
 TERMINAL = {"companion_output_ready", "request_failed"}
+#: The host's own word that a parent is over.
+ENDS_PARENT = {"parent_finished", "forward_rejected"}
 
 
 _T = TypeVar("_T", Life, Companion)
@@ -46,16 +48,20 @@ class History:
         """Those that the registry remembers, see ``forget``."""
         self.parent_lives: dict[str, int] = {}
         """Last lives of ids that were parents and have been companions since."""
+        self.waiting: dict[str, Wait] = {}
+        """Those whose release waits for their report."""
+        self.registered = 0
 
     def copy(self) -> History:
         """An independent one; payloads are shared."""
-        other = copy.copy(self)
-        other.lives = {}
+        other = History(self.limits)
+        other.now = self.now
         for parent_id, life in self.lives.items():
             other.lives[parent_id] = twin = _twin(life)
             twin.companions = [_twin(companion) for companion in life.companions]
         other.ended = dict(self.ended)
         other.parent_lives = dict(self.parent_lives)
+        other.waiting, other.registered = dict(self.waiting), self.registered
         return other
 
     def owner(self, request_id: str) -> Life | None:
@@ -81,12 +87,52 @@ class History:
             self.ended = {i: e for i, e in self.ended.items() if self.now - e.at < self.limits.tombstone_s}
         foreseen: Foreseen = getattr(self, f"_{event.type}", self._about_one)(event)
         for end in foreseen.ends:
-            del self.lives[end.life.parent_id]
-            for request_id in end.life.ids:
-                self.ended[request_id] = Ended(
-                    end.life.parent_id, end.life.number, self.now, request_id in end.aborted
-                )
+            self._end(end)
+        if event.type == "replica_lost":
+            lost = (event.stage_id, event.replica_id)
+            foreseen = self._released(foreseen, [i for i, wait in self.waiting.items() if wait.replica == lost])
+        elif event.type == "clock_ticked":
+            foreseen = self._released(
+                foreseen, [i for i, wait in self.waiting.items() if wait.deadline <= self.now]
+            )
         return foreseen
+
+    def _end(self, end: End) -> None:
+        life = end.life
+        del self.lives[life.parent_id]
+        replicas = {life.parent_id: life.replica} | {c.request_id: c.replica for c in life.companions}
+        for request_id in life.ids:
+            self.ended[request_id] = Ended(life.parent_id, life.number, self.now, request_id in end.aborted)
+            if request_id not in end.released:
+                assert life.limits.confirm_s is not None
+                deadline = self.now + life.limits.confirm_s
+                self.waiting[request_id] = Wait(
+                    life.parent_id, life.number, life.seq, deadline, replicas[request_id]
+                )
+
+    def _released(self, foreseen: Foreseen, ids: list[str]) -> Foreseen:
+        """These wait no more. They are released by group, in the order of deadline, then of registration."""
+        groups: dict[tuple[float, int], list[str]] = {}
+        for request_id in ids:
+            wait = self.waiting.pop(request_id)
+            groups.setdefault((wait.deadline, wait.seq), []).append(request_id)
+        late = tuple(tuple(group) for _, group in sorted(groups.items()))
+        return replace(foreseen, late=late, disposition="accepted" if late else foreseen.disposition)
+
+    def known(self, request_id: str) -> tuple[str, int] | None:
+        """Parent and number of the last life of an id that has ended, if it is known."""
+        ended, wait = self.ended.get(request_id), self.waiting.get(request_id)
+        if ended is not None:
+            return ended.parent_id, ended.number
+        return None if wait is None else (wait.parent_id, wait.number)
+
+    def _told(self, request_id: str, replica: tuple[int, int] | None = None) -> None:
+        """It has ended and is told to abort: it may report."""
+        ended, wait = self.ended.get(request_id), self.waiting.get(request_id)
+        if ended is not None:
+            self.ended[request_id] = ended._replace(may_report=True)
+        if wait is not None and replica is not None:
+            self.waiting[request_id] = replace(wait, replica=replica)
 
     def _parent_registered(self, event: Any) -> Foreseen:
         life = self.lives.get(event.parent_id)
@@ -107,6 +153,8 @@ class History:
             event.parent_id, number, companions, event.streaming, event.limits, limits, self.now, self.now,
             companions is not None, [Companion(i, role, self.now, self.now) for role, i in companions or ()],
         )  # fmt: skip
+        self.registered += 1
+        life.seq = self.registered
         self.lives[event.parent_id] = life
         for request_id in life.ids:
             self._live_again(request_id, event.parent_id)
@@ -114,12 +162,17 @@ class History:
 
     def _companion_registered(self, event: Any) -> Foreseen:
         life = self.owner(event.parent_id)
-        stray = ("abort_requests", "release_requests") if self.owner(event.companion_id) is None else ()
+        stray: tuple[str, ...] = ()
+        if self.owner(event.companion_id) is None:
+            waits = event.companion_id in self.waiting
+            stray = ("abort_requests",) if waits else ("abort_requests", "release_requests")
         if life is None:
-            ended = self.ended.get(event.parent_id)
-            known = ended is not None and (event.life is None or event.life <= ended.number)
-            was_parent = known and ended is not None and ended.parent_id == event.parent_id
-            return Foreseen("rejected", strays=stray if was_parent else ())
+            known = self.known(event.parent_id)
+            if known is None or known[0] != event.parent_id or (event.life is not None and event.life > known[1]):
+                return Foreseen("rejected")
+            if stray:
+                self._told(event.companion_id)
+            return Foreseen("rejected", strays=stray)
         if event.life not in (None, life.number):
             return Foreseen("ignored")
         if life.parent_id != event.parent_id:
@@ -127,6 +180,8 @@ class History:
         if any((c.role, c.request_id) == (event.role, event.companion_id) for c in life.companions):
             return Foreseen("ignored")
         if life.sealed:
+            if stray:
+                self._told(event.companion_id)
             return Foreseen("rejected", strays=stray)
         if not self.admits(event):
             return Foreseen("rejected")
@@ -168,6 +223,7 @@ class History:
             and (most is None or len(live) + len(new) <= most)
             and (most_companions is None or companions <= most_companions)
             and (event.life is not None or not may_report)
+            and not set(new) & self.waiting.keys()
         )
 
     def _about_one(self, event: Any) -> Foreseen:
@@ -194,13 +250,20 @@ class History:
         return Foreseen("accepted")
 
     def _about_nobody(self, event: Any, request_id: str) -> Foreseen:
-        ended = self.ended.get(request_id)
-        if ended is None or (event.life is not None and event.life > ended.number):
+        known = self.known(request_id)
+        if known is None or (event.life is not None and event.life > known[1]):
             return Foreseen("ignored")
-        is_terminal = event.type in TERMINAL or (event.type == "parent_output_ready" and not event.segment)
-        if is_terminal and event.life in (None, ended.number):
-            self.ended[request_id] = Ended(ended.parent_id, ended.number, ended.at, False)
-        return Foreseen("ignored", strays=("abort_requests",) if event.type == "request_started" else ())
+        if event.type == "request_started":
+            self._told(request_id, None if event.replica_id is None else (event.stage_id, event.replica_id))
+            return Foreseen("ignored", strays=("abort_requests",))
+        reports = event.type in TERMINAL or (event.type == "parent_output_ready" and not event.segment)
+        reports = reports or (event.type in ENDS_PARENT and known[0] == request_id)
+        if not reports or event.life not in (None, known[1]):
+            return Foreseen("ignored")
+        if request_id in self.ended:
+            self.ended[request_id] = self.ended[request_id]._replace(may_report=False)
+        waited = self.waiting.pop(request_id, None)
+        return Foreseen("ignored", late=() if waited is None else ((request_id,),))
 
     def _note(self, event: Any, life: Life, companion: Companion | None) -> None:
         if event.type == "companions_sealed":
@@ -273,8 +336,9 @@ class History:
             life = self.owner(request_id)
             if life is None or event.life not in (None, life.number):
                 known = life.number if life is not None else None
-                if life is None and request_id in self.ended:
-                    known = self.ended[request_id].number
+                ended = self.known(request_id)
+                if life is None and ended is not None:
+                    known = ended[1]
                 was = known is not None and (event.life is None or event.life <= known)
                 outcomes[request_id] = "already_ended" if was else "unknown"
                 continue

@@ -2,90 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from cfg_fsm.actions import Dispatched
-from cfg_fsm.engine.group import Companion, Group
-from cfg_fsm.engine.registry import Registry
-from cfg_fsm.engine.tombstones import Tombstone
+from cfg_fsm.engine.snapshot import Snapshot
 from cfg_fsm.engine.views import RequestView
-from cfg_fsm.rules.account import Ended, Foreseen
+from cfg_fsm.rules.account import Foreseen
 from cfg_fsm.rules.history import History
-
-# -- the inside of a registry -------------------------------------------------------------------------------
-
-
-def live_records(registry: Registry) -> dict[str, Group | Companion]:
-    """The record of each live request, by its id."""
-    return registry._ledger.requests
-
-
-def armed_groups(registry: Registry) -> list[Group]:
-    """The groups that the heap of deadlines knows."""
-    return registry._ledger.deadlines.groups()
-
-
-def tombstones(registry: Registry) -> dict[str, Tombstone]:
-    """The tombstone of each ended id that is remembered."""
-    return registry._ledger.tombstones.by_id
-
-
-# -- a look at it -------------------------------------------------------------------------------------------
-
-_PAYLOADS = ("engine_outputs", "context", "output")
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """What a registry shows and what it holds. Payloads are named by their identity and not held."""
-
-    views: dict[str, dict[str, Any]]
-    records: dict[str, dict[str, Any]]
-    """Everything in the records of live requests, but for the bound that the heap of deadlines keeps there."""
-    tombstones: dict[str, Ended]
-    next_deadline: float | None
-
-
-_VIEW = tuple(item.name for item in fields(RequestView))
-
-
-def take_picture(registry: Registry, twin: Registry | None = None) -> Picture:
-    """Look at it as it is now. To ask for the next deadline tidies the heap; ``twin``, in the same state, is asked
-    in its place if that is not wanted."""
-    records = {}
-    for request_id, record in live_records(registry).items():
-        seen: dict[str, Any] = {}
-        for name in type(record).__slots__:
-            value = getattr(record, name)
-            if name in _PAYLOADS:
-                seen[name] = None if value is None else id(value)
-            elif name == "companions":
-                seen[name] = [(companion.role, companion.request_id) for companion in value]
-            elif name == "group":
-                seen[name] = value.seq  # a name that it keeps when the registry is copied
-            elif name != "alarm":
-                seen[name] = value
-        records[request_id] = seen
-    stones = {
-        request_id: Ended(
-            stone.parent_id, stone.life, stone.ended_at, registry._ledger.tombstones.may_report(request_id)
-        )
-        for request_id, stone in tombstones(registry).items()
-    }
-    views = {view.request_id: {name: getattr(view, name) for name in _VIEW} for view in registry.requests()}
-    return Picture(views, records, stones, (registry if twin is None else twin).next_deadline())
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """One event, its answer, and the world before and after."""
 
-    registry: Registry
     event: Any
     answer: Dispatched
-    before: Picture
-    after: Picture
+    before: Snapshot
+    after: Snapshot
+    views: Sequence[RequestView]
+    """The live requests afterwards, as they are shown."""
     past: History
     """The account before the event."""
     present: History
@@ -101,18 +38,23 @@ class Step:
         """The actions of one type in the answer, as plain data."""
         return [action.to_dict() for action in self.answer.actions if action.type == kind]
 
+    def waited_for(self, request_id: str) -> str | None:
+        """The parent of a request whose release has waited; ``None``: it has not."""
+        wait = self.past.waiting.get(request_id)
+        if wait is not None:
+            return wait.parent_id
+        ended = (end.life for end in self.foreseen.ends)
+        return next((life.parent_id for life in ended if request_id in life.ids), None)
 
-class Broken(AssertionError):
-    """A step broke a rule. ``rule`` says which, in words."""
-
-    def __init__(self, rule: str, step: Step) -> None:
-        super().__init__(
-            f"{rule}\n  event    {step.event!r}\n  answer   {step.answer!r}\n  foreseen {step.foreseen}"
-        )
-        self.rule = rule
+    def __str__(self) -> str:
+        return f"  event    {self.event!r}\n  answer   {self.answer!r}\n  foreseen {self.foreseen}"
 
 
-def require(condition: bool, rule: str, step: Step) -> None:
-    """Raise ``Broken`` unless the condition holds."""
-    if not condition:
-        raise Broken(rule, step)
+class Repetition(NamedTuple):
+    """The same event, given to a second registry in the same state."""
+
+    answer: Dispatched
+    ours: Sequence[object]
+    """The audit records of the step, or the lines made from them."""
+    theirs: Sequence[object]
+    """Likewise, of the second registry."""
