@@ -4,7 +4,7 @@ import pytest
 from helpers import Host, abort, done, error, finish, join, output, register, seal, start, tick
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_properties import mishaps
+from strategies import mishaps
 
 from cfg_fsm import Limits, Registry
 from cfg_fsm.audit.conform import check

@@ -3,7 +3,7 @@
 from helpers import abort, done, finish, output, register, start, tick
 from hypothesis import given, settings
 from model import take_picture
-from test_properties import mishaps
+from strategies import mishaps
 
 from cfg_fsm import Limits, Registry
 

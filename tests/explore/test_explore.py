@@ -10,10 +10,9 @@ from itertools import count
 
 import pytest
 from mutants import MUTANTS
-from test_cases import matches
+from replay import replay
 from typer.testing import CliRunner
 
-from cfg_fsm import Limits, Registry, parse_event
 from cfg_fsm.cli import app
 from cfg_fsm.explore.coverage import Coverage
 from cfg_fsm.explore.environment import Scheduler, unborn
@@ -208,13 +207,7 @@ def test_a_violation_is_shown_and_exported_as_a_case(tmp_path):
     assert "To be answered was: accepted; forward p with" in done.stdout
     case = json.loads(path.read_text())
     assert case["id"] == "waits-for-ever"
-    registry = Registry(limits=Limits(**case["limits"]))
-    for step in case["steps"]:
-        got = registry.dispatch(parse_event(step["event"])).to_dict()
-        assert matches(step["expect"], {**got, "actions": step["expect"]["actions"]})
-        assert len(got["actions"]) == len(step["expect"]["actions"])
-        assert all(map(matches, step["expect"]["actions"], got["actions"]))
-    assert len(registry.requests()) == case["after"]["live"]
+    assert replay(case) is None
 
 
 def test_ctrl_c_shows_what_was_found_up_to_there(monkeypatch):

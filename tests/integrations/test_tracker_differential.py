@@ -11,19 +11,17 @@ import gzip
 import json
 import logging
 from collections import Counter
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from bench import original
 from helpers import Payload
 from hypothesis import given, settings
+from paths import DATA
 from real_tracker import ANY_CALLS, IDS, METHODS, QUERIES, Call, Clock, calls_number, make, original_class
 
 from cfg_fsm import Limits
 from cfg_fsm.integrations.vllm_omni.tracker import CfgCompanionTracker
-
-DATA = Path(__file__).parent / "data"
+from tests.bench import original
 
 #: In every comparison here: how long a parent may stay deferred, and how long an ended id is remembered.
 LIMIT_S = 3.0
