@@ -9,6 +9,7 @@ import pytest
 from helpers import (
     Host,
     Payload,
+    Restless,
     abort,
     beat,
     done,
@@ -404,16 +405,6 @@ def test_what_the_host_was_handed_is_the_hosts():
     assert companions() is answer.actions[0].companion_outputs[0]
     del answer
     assert companions() is None
-
-
-class Restless:
-    """A payload that does something when it is let go of, as a finalizer of the host's might."""
-
-    def __init__(self, act):
-        self.act = act
-
-    def __del__(self):
-        self.act()
 
 
 @pytest.mark.usefixtures("no_collector")
