@@ -226,6 +226,21 @@ def test_ended_parents_are_remembered_within_bounds():
     assert ours.counters()["tombstones"] == 0
 
 
+def test_each_end_forgets_the_parents_whose_time_is_over():
+    clock = Clock()
+    ours = CfgCompanionTracker(clock=clock, limits=Limits(tombstone_s=10.0))
+    for parent, now in (("one", 0.0), ("two", 9.0)):
+        clock.now = now
+        guided(ours, parent).cleanup_parent(parent)
+    assert ours.counters()["tombstones"] == 2
+    clock.now = 10.0
+    guided(ours, "three").cleanup_parent("three")
+    assert ours.counters()["tombstones"] == 2
+    for parent in ("one", "two", "three"):
+        ours.defer_parent(parent, "late", 0)
+    assert live(ours) == ["one"]
+
+
 def test_completed_without_an_output(original, ours, caplog):
     for tracker in (original, ours):
         guided(tracker)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+import pytest
 from helpers import Payload
 from tracker_helpers import complete, guided, live, shown, with_limit
 
@@ -86,6 +87,24 @@ def test_the_counters_count_what_is_there_and_what_was_refused():
         "done_without_output": 0,
         "deadlines": 0,
     }
+
+
+@pytest.mark.parametrize(
+    ("end", "argument", "finished", "failed"),
+    [
+        ("pop_pending_parent", "p", 1, {}),
+        ("cleanup_parent", "p", 0, {"aborted": 1}),
+        ("abort_parents", ["p"], 0, {"aborted": 1}),
+        ("pop_expired_parents", None, 0, {"deferred_deadline": 1}),
+    ],
+)
+def test_a_parent_that_is_only_ever_deferred_finishes_by_being_taken_back_alone(end, argument, finished, failed):
+    tracker, clock = with_limit(10.0)
+    tracker.defer_parent("p", "P", 0)
+    clock.now = 10.0
+    getattr(tracker, end)(argument)
+    assert (tracker.counters()["finished"], tracker.counters()["failed"]) == (finished, failed)
+    assert tracker.requests() == []
 
 
 def test_no_payload_shows_in_the_log_the_audit_or_the_views(caplog):
