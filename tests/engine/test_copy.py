@@ -3,6 +3,7 @@
 import copy
 
 import pytest
+from budget import part_of
 from helpers import TWO, Payload, abort, done, error, finish, output, register, start, tick, told
 from hypothesis import given, settings
 from model import take_picture
@@ -68,7 +69,7 @@ def test_a_copy_has_no_observers(host):
     assert len(host.records) == seen
 
 
-@settings(max_examples=60)
+@settings(max_examples=part_of(60))
 @given(mishaps(), mishaps())
 def test_a_copy_answers_as_the_original_does(first, rest):
     registry = Registry(LIMITS)

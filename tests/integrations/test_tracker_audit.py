@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from budget import part_of
 from hypothesis import given, settings
 from real_tracker import ANY_CALLS, Call, Clock, make
 from tracker_helpers import audited, complete, guided, live, moves
@@ -147,7 +148,7 @@ def test_the_log_and_the_audit_name_the_parent_whose_registration_was_refused(ca
     assert "q" in caplog.messages[-1].split()
 
 
-@settings(max_examples=150)
+@settings(max_examples=part_of(150))
 @given(ANY_CALLS)
 def test_the_audit_alone_tells_the_state_of_every_request(calls):
     tracker, clock, records = audited(deferred_limit_s=3.0)
@@ -169,7 +170,7 @@ def test_the_audit_alone_tells_the_state_of_every_request(calls):
     assert told == {(view.machine, view.request_id): view.state for view in tracker.requests()}
 
 
-@settings(max_examples=50)
+@settings(max_examples=part_of(50))
 @given(ANY_CALLS)
 def test_the_same_calls_give_the_same_audit(calls):
     (first, one_clock, told), (second, other_clock, told_again) = audited(), audited()

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any
 
 import pytest
+from budget import part_of
 from helpers import Payload
 from hypothesis import given, settings
 from pydantic import BaseModel
@@ -113,7 +114,7 @@ def test_what_is_left_would_be_seen():
     assert any("tombstone" in where for where in held(tracker))
 
 
-@settings(max_examples=150)
+@settings(max_examples=part_of(150))
 @given(ANY_CALLS)
 def test_nothing_is_left_of_any_calls_that_end_every_parent(calls):
     for by_abort in (True, False):
@@ -122,7 +123,7 @@ def test_nothing_is_left_of_any_calls_that_end_every_parent(calls):
 
 @pytest.mark.usefixtures("no_collector")
 def test_nothing_is_left_of_many_long_lists_of_calls_and_no_collector_is_needed_for_that():
-    for seed in range(200):
+    for seed in range(part_of(200)):
         assert_nothing_is_left(calls_number(seed), by_abort=seed % 2 == 0, observed=seed % 4 < 2)
 
 

@@ -6,6 +6,7 @@ import random
 import weakref
 
 import pytest
+from budget import part_of
 from helpers import (
     Host,
     Payload,
@@ -42,14 +43,14 @@ def walk(limits, events):
     return registry
 
 
-@settings(max_examples=60)
+@settings(max_examples=part_of(60))
 @given(st.data(), LIMITS, st.integers(1, 40))
 def test_the_rules_hold_after_every_step_whatever_comes(data, limits, steps):
     registry, checker = watched(limits)
     wander(lambda values: data.draw(st.sampled_from(values)), steps, registry, checker.dispatch)
 
 
-@settings(max_examples=300)
+@settings(max_examples=part_of(300))
 @given(SEEDS, LIMITS)
 def test_the_rules_hold_after_every_step_of_a_long_way(seed, limits):
     registry, checker = watched(limits)
@@ -61,13 +62,13 @@ def test_the_rules_hold_after_every_step_of_a_long_way(seed, limits):
     wander(random.Random(seed).choice, 80, registry, dispatch)
 
 
-@settings(max_examples=150)
+@settings(max_examples=part_of(150))
 @given(LIMITS, mishaps())
 def test_the_rules_hold_after_every_step_when_good_plans_go_wrong(limits, events):
     walk(limits, events)
 
 
-@settings(max_examples=60)
+@settings(max_examples=part_of(60))
 @given(SEEDS, BOUNDED)
 def test_with_limits_set_nothing_is_live_after_a_tick_far_in_the_future(seed, limits):
     registry, checker = watched(limits)
@@ -80,7 +81,7 @@ def test_with_limits_set_nothing_is_live_after_a_tick_far_in_the_future(seed, li
     assert registry.counters()["tombstones"] == 0
 
 
-@settings(max_examples=60)
+@settings(max_examples=part_of(60))
 @given(BOUNDED, mishaps())
 def test_a_host_that_ticks_at_each_next_deadline_ends_a_parent_with_every_tick(limits, events):
     registry, checker = watched(limits)
@@ -95,7 +96,7 @@ def test_a_host_that_ticks_at_each_next_deadline_ends_a_parent_with_every_tick(l
     assert registry.requests() == []
 
 
-@settings(max_examples=60)
+@settings(max_examples=part_of(60))
 @given(SEEDS, LIMITS)
 def test_every_audit_record_is_plain_data_without_a_payload(seed, limits):
     records = []
@@ -106,7 +107,7 @@ def test_every_audit_record_is_plain_data_without_a_payload(seed, limits):
     assert sum(record.kind == "event" for record in records) == len(events)
 
 
-@settings(max_examples=60)
+@settings(max_examples=part_of(60))
 @given(SEEDS, LIMITS)
 def test_the_events_in_the_audit_are_enough_to_live_it_all_again(seed, limits):
     records, again = [], []
@@ -121,7 +122,7 @@ def test_the_events_in_the_audit_are_enough_to_live_it_all_again(seed, limits):
     assert replay.counters() == registry.counters()
 
 
-@settings(max_examples=60)
+@settings(max_examples=part_of(60))
 @given(SEEDS, LIMITS)
 def test_a_copy_lives_as_the_original_would_and_leaves_it_alone(seed, limits):
     registry, choose = Registry(limits=limits), random.Random(seed).choice
@@ -135,7 +136,7 @@ def test_a_copy_lives_as_the_original_would_and_leaves_it_alone(seed, limits):
     assert registry.counters() == other.counters()
 
 
-@settings(max_examples=60)
+@settings(max_examples=part_of(60))
 @given(SEEDS, LIMITS)
 def test_a_machine_moves_along_its_rows_from_its_creation_to_its_cleaning(seed, limits):
     records, states = [], {}
