@@ -56,8 +56,8 @@ class ReentrantDispatch(CfgFsmError, RuntimeError):
 
     def __init__(self) -> None:
         super().__init__(
-            "another dispatch is running: an observer must not dispatch, nor must a finalizer; queue the event and "
-            "dispatch it afterwards"
+            "another dispatch is running: an observer must not dispatch, nor must a finalizer; queue the event "
+            "and dispatch it afterwards"
         )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from cfg_fsm import Dispatched, Limits, Registry
+from cfg_fsm import Dispatched, ForwardParent, Limits, Registry
 from cfg_fsm import events as ev
 from cfg_fsm.engine.journal import AuditRecord
 from cfg_fsm.engine.views import RequestView
@@ -20,6 +21,21 @@ class Payload:
 
     def __repr__(self) -> str:
         return f"SECRET({self.name})"
+
+
+class Restless:
+    """A payload that does something when it is let go of, as a finalizer of the host's might."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self.act = act
+
+    def __del__(self) -> None:
+        self.act()
+
+
+#: The companions of a group by their roles.
+TWO = {"neg": "a", "img": "b"}
+THREE = {"neg": "a", "img": "b", "txt": "c"}
 
 
 # -- events -----------------------------------------------------------------------------------------------
@@ -156,3 +172,17 @@ class Host:
             for record in self.records
             if record.kind == "transition" and record.request_id == request
         ]
+
+
+def forwarded(host: Host, companions: dict[str, str] | None = None, **fields: Any) -> None:
+    """``p`` is forwarded, with all of its companions done."""
+    companions = TWO if companions is None else companions
+    host.send(register("p", companions, **fields), *(done(companion) for companion in companions.values()))
+    assert host.tells(output("p")) == ["forward p"]
+
+
+def bundle(answer: Dispatched) -> tuple[dict[str, str], list[Any]]:
+    """Ids and outputs of the bundle in an answer that is a forward and nothing else."""
+    (forward,) = answer.actions
+    assert isinstance(forward, ForwardParent)
+    return forward.companion_request_ids, forward.companion_outputs

@@ -9,9 +9,10 @@ from random import Random
 from typing import Any
 
 import pytest
-from bench import original
 from helpers import Payload
 from hypothesis import strategies as st
+
+from tests.bench import original
 
 METHODS = (
     "is_companion",

@@ -3,11 +3,10 @@
 import ast
 import subprocess
 from itertools import chain
-from pathlib import Path
 
 import pytest
+from paths import ROOT
 
-ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "cfg_fsm"
 
 #: The rooms, from the bottom to the top, and what each may import besides itself. ``""`` is the vocabulary: the

@@ -1,13 +1,13 @@
 """The examples of the README run, and what it says of the tracker is what the tracker says of itself."""
 
 import re
-from pathlib import Path
 
 import pytest
+from paths import ROOT
 
 from cfg_fsm import CfgCompanionTracker
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
+README = (ROOT / "README.md").read_text()
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
 
 

@@ -2,6 +2,7 @@
 
 import math
 
+from budget import part_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -228,7 +229,7 @@ MOVES = st.tuples(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=part_of(300))
 @given(st.lists(MOVES, max_size=60))
 def test_the_heap_answers_as_a_plain_minimum_over_all_groups_does(moves):
     deadlines: Deadlines[Group] = Deadlines()

@@ -2,6 +2,7 @@
 
 import math
 
+from budget import part_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -261,7 +262,7 @@ DEEDS = st.tuples(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=part_of(300))
 @given(st.sampled_from([0, 1, 2, 4, 100]), st.sampled_from([None, 5.0]), st.lists(DEEDS, max_size=40))
 def test_the_memory_is_that_of_a_plain_list(limit, seconds, deeds):
     stones, naive, now = Tombstones(limit, seconds), Naive(limit, seconds), 0.0

@@ -6,21 +6,21 @@ import random
 import weakref
 
 import pytest
+from budget import part_of
 from helpers import (
     Host,
     Payload,
+    Restless,
     abort,
     beat,
     done,
     error,
     finish,
-    join,
     kv,
     lose,
     output,
     register,
     reject,
-    seal,
     start,
     tick,
     told,
@@ -29,218 +29,10 @@ from hypothesis import event as note
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model import Checker, watched
+from strategies import BOUNDED, LIMITS, SEEDS, mishaps, wander
 
 from cfg_fsm import FailureReason, Limits, Registry, ReleaseRequests, parse_event
 from cfg_fsm.rules.checker import broken_by
-
-# ---------------------------------------------------------------------------
-# Any events, about ids from a small pool, so that they collide and come back
-# ---------------------------------------------------------------------------
-
-PARENTS, COMPANIONS, ROLES = ["p", "q", "r"], ["a", "b", "c", "d"], ["neg", "img", "txt"]
-KINDS = [
-    "register", "register", "register", "join", "join", "seal", "start", "start", "start", "start", "sign", "sign",
-    "output", "output", "output", "done", "done", "done", "done", "done", "error", "abort", "lose", "reject",
-    "finish", "tick", "tick",
-]  # fmt: skip
-#: How time goes on with an event; ``None``: the event does not say. It may seem to go back.
-GAPS = [None, None, None, None, 0.0, 0.5, 1.0, 2.0, 4.0, -3.0]
-OWN_LIMITS = [None, None, None, None, Limits(), Limits(total_s=2, start_s=6), Limits(silent_s=1, max_requests=1)]
-
-
-def maybe(*values):
-    return st.sampled_from([None, None, *values])
-
-
-LIMITS = st.builds(
-    Limits,
-    deferred_s=maybe(1.0, 5.0),
-    silent_s=maybe(2.0, 4.0),
-    start_s=maybe(1.0, 4.0),
-    total_s=maybe(4.0, 20.0),
-    max_requests=st.sampled_from([None, None, None, None, 3, 6]),
-    max_companions_per_parent=st.sampled_from([None, None, None, None, 1, 2]),
-    tombstones=st.sampled_from([65_536, 65_536, 65_536, 4, 0]),
-    tombstone_s=st.sampled_from([600.0, 600.0, 4.0, None]),
-)
-
-
-class Chaos:
-    """Makes up the next event: of any kind, about anyone, more often about those who live."""
-
-    def __init__(self, choose, registry):
-        self.one_of, self.registry = choose, registry
-
-    def live(self, machine):
-        return [view.request_id for view in self.registry.requests() if view.machine == machine]
-
-    def parent(self):
-        live = self.live("parent")
-        return self.one_of([*live, *live, *live, *live, *PARENTS, "a"])
-
-    def companion(self):
-        live = self.live("companion")
-        return self.one_of([*live, *live, *live, *live, *COMPANIONS, "p"])
-
-    def anyone(self):
-        live = self.live("parent") + self.live("companion")
-        return self.one_of([*live, *live, *live, *PARENTS, *COMPANIONS, "x"])
-
-    def life(self):
-        return self.one_of([None] * 12 + [0, 1, 1, 2, 2, 3])
-
-    def payload(self):
-        return self.one_of([Payload("one"), Payload("two"), None])
-
-    def event(self):
-        kind, at = self.one_of(KINDS), self.one_of(GAPS)
-        if at is not None or kind == "tick":
-            at = max(0.0, self.registry.now + (at or 0.0))
-        if kind == "tick":
-            return tick(at)
-        return getattr(self, f"_{kind}")(at=at, life=self.life())
-
-    def _register(self, **fields):
-        companions = None
-        if self.one_of([True, True, False]):
-            companions, free = {}, list(COMPANIONS)
-            for role in ROLES[self.one_of([0, 0, 1]) :][: self.one_of([0, 1, 1, 2, 2, 3])]:
-                companion = self.one_of([*free, *free, *free, "a", "p"])
-                companions[role] = companion
-                free = [other for other in free if other != companion]
-        streaming, limits = self.one_of([True, False]), self.one_of(OWN_LIMITS)
-        return register(
-            self.one_of([*PARENTS, *PARENTS, "a"]), companions, streaming=streaming, limits=limits, **fields
-        )
-
-    def _join(self, **fields):
-        return join(self.parent(), self.one_of(ROLES), self.companion(), **fields)
-
-    def _seal(self, **fields):
-        return seal(self.parent(), **fields)
-
-    def _start(self, **fields):
-        return start(self.anyone(), self.one_of([None, 0, 0, 1]), stage=self.one_of([0, 0, 1]), **fields)
-
-    def _sign(self, **fields):
-        return self.one_of([beat, kv])(self.anyone(), **fields)
-
-    def _output(self, **fields):
-        stage, segment = self.one_of([0, 0, 1]), self.one_of([True, False])
-        return output(
-            self.parent(), self.payload(), stage=stage, segment=segment, context=self.payload(), **fields
-        )
-
-    def _done(self, **fields):
-        how = self.one_of(["stop"] * 6 + ["length", "abort", "error"])
-        return done(self.companion(), self.payload(), how, **fields)
-
-    def _error(self, **fields):
-        return error(self.anyone(), stage_id=self.one_of([None, 0, 2]), **fields)
-
-    def _abort(self, **fields):
-        return abort(*(self.anyone() for _ in range(self.one_of([1, 2, 3, 0, 5]))), **fields)
-
-    def _lose(self, **fields):
-        return lose(self.one_of([0, 1]), stage=self.one_of([0, 0, 1]), **fields)
-
-    def _reject(self, **fields):
-        return reject(self.parent(), **fields)
-
-    def _finish(self, **fields):
-        return finish(self.parent(), **fields)
-
-
-SEEDS = st.integers(0, 2**64 - 1)
-
-
-def wander(choose, steps, registry, dispatch):
-    """Dispatch made-up events; all of them. If that breaks a rule, say which events led there."""
-    chaos, events = Chaos(choose, registry), []
-    for _ in range(steps):
-        events.append(chaos.event())
-        try:
-            dispatch(events[-1])
-        except AssertionError as broken:
-            raise AssertionError("\n".join([str(broken), "after", *map(repr, events)])) from broken
-    return events
-
-
-def timed(events, gaps):
-    """The events with a time each: the sum of the gaps so far."""
-    now = 0.0
-    for event, gap in zip(events, gaps, strict=True):
-        if gap is not None or event.type == "clock_ticked":
-            at = max(0.0, now + (gap or 0.0))
-            now = max(now, at)
-            event = event.model_copy(update={"at": at})
-        yield event
-
-
-# ---------------------------------------------------------------------------
-# Groups that mean to go well, and do not
-# ---------------------------------------------------------------------------
-
-
-@st.composite
-def plans(draw, parent, companions):
-    """The events of one group, from registration to its finish, as they would come if nothing went wrong."""
-    roles = dict(zip(["neg", "img", "txt"], companions, strict=False))
-    streaming = draw(st.booleans())
-    if draw(st.booleans()):
-        head = [register(parent, roles, streaming=streaming)]
-        body = [join(parent, role, companion) for role, companion in roles.items()]
-    else:
-        head = [register(parent, None, streaming=streaming)]
-        head += [join(parent, role, companion) for role, companion in roles.items()]
-        body = [seal(parent)]
-    for number, companion in enumerate(companions):
-        body += [start(companion, number % 2), beat(companion), kv(companion), done(companion, Payload(companion))]
-    body += [start(parent, 0), output(parent, Payload("P1"), segment=streaming, context=Payload("X"))]
-    if draw(st.booleans()):
-        body = draw(st.permutations(body))
-    tail = [output(parent, Payload("P2"))] if streaming else []
-    return [*head, *body, *tail, finish(parent)]
-
-
-BETWEEN = [
-    tick(0), tick(0), tick(0), abort("p"), abort("a"), abort("b", "q"), abort("a", "q", "p"), lose(0), lose(1),
-    error("p"), error("a"), error("b"), done("a", finish="abort"), done("b", finish="error"), reject("p"),
-    start("a", 1),
-]  # fmt: skip
-
-
-@st.composite
-def mishaps(draw):
-    """Several such groups at once or one after the other, with events lost, doubled, late and swapped, and with
-    ticks, aborts, failures and losses in between."""
-    queues = [
-        draw(plans("p", ["a", "b"])),
-        draw(plans("q", draw(st.sampled_from([[], ["c"], ["c", "d"], ["b"]])))),
-        draw(plans("p", draw(st.sampled_from([["a"], ["a", "b"], ["d"]])))),
-    ]
-    queues = queues[: draw(st.integers(1, 3))]
-    if draw(st.booleans()):
-        queues = [[event for queue in queues for event in queue]]
-    events, late = [], []
-    while queues:
-        queue = draw(st.sampled_from(queues))
-        event = queue.pop(0)
-        if not queue:
-            queues.remove(queue)
-        fate = draw(st.sampled_from(["well"] * 14 + ["lost", "twice", "late", "swapped", "between", "between"]))
-        if fate == "late":
-            late.append(event)
-        elif fate == "swapped" and events:
-            events.insert(-1, event)
-        elif fate != "lost":
-            events.append(event)
-        if fate == "twice":
-            events.append(event)
-        if fate == "between":
-            events.append(draw(st.sampled_from(BETWEEN)))
-    events += late
-    return list(timed(events, [draw(st.sampled_from(GAPS)) for _ in events]))
 
 
 def walk(limits, events):
@@ -251,14 +43,14 @@ def walk(limits, events):
     return registry
 
 
-@settings(max_examples=60)
+@settings(max_examples=part_of(60))
 @given(st.data(), LIMITS, st.integers(1, 40))
 def test_the_rules_hold_after_every_step_whatever_comes(data, limits, steps):
     registry, checker = watched(limits)
     wander(lambda values: data.draw(st.sampled_from(values)), steps, registry, checker.dispatch)
 
 
-@settings(max_examples=300)
+@settings(max_examples=part_of(300))
 @given(SEEDS, LIMITS)
 def test_the_rules_hold_after_every_step_of_a_long_way(seed, limits):
     registry, checker = watched(limits)
@@ -270,22 +62,13 @@ def test_the_rules_hold_after_every_step_of_a_long_way(seed, limits):
     wander(random.Random(seed).choice, 80, registry, dispatch)
 
 
-@settings(max_examples=150)
+@settings(max_examples=part_of(150))
 @given(LIMITS, mishaps())
 def test_the_rules_hold_after_every_step_when_good_plans_go_wrong(limits, events):
     walk(limits, events)
 
 
-BOUNDED = st.builds(
-    Limits,
-    total_s=st.sampled_from([4.0, 30.0]),
-    deferred_s=maybe(5.0),
-    start_s=maybe(3.0),
-    silent_s=maybe(2.0),
-)
-
-
-@settings(max_examples=60)
+@settings(max_examples=part_of(60))
 @given(SEEDS, BOUNDED)
 def test_with_limits_set_nothing_is_live_after_a_tick_far_in_the_future(seed, limits):
     registry, checker = watched(limits)
@@ -298,7 +81,7 @@ def test_with_limits_set_nothing_is_live_after_a_tick_far_in_the_future(seed, li
     assert registry.counters()["tombstones"] == 0
 
 
-@settings(max_examples=60)
+@settings(max_examples=part_of(60))
 @given(BOUNDED, mishaps())
 def test_a_host_that_ticks_at_each_next_deadline_ends_a_parent_with_every_tick(limits, events):
     registry, checker = watched(limits)
@@ -313,7 +96,7 @@ def test_a_host_that_ticks_at_each_next_deadline_ends_a_parent_with_every_tick(l
     assert registry.requests() == []
 
 
-@settings(max_examples=60)
+@settings(max_examples=part_of(60))
 @given(SEEDS, LIMITS)
 def test_every_audit_record_is_plain_data_without_a_payload(seed, limits):
     records = []
@@ -324,7 +107,7 @@ def test_every_audit_record_is_plain_data_without_a_payload(seed, limits):
     assert sum(record.kind == "event" for record in records) == len(events)
 
 
-@settings(max_examples=60)
+@settings(max_examples=part_of(60))
 @given(SEEDS, LIMITS)
 def test_the_events_in_the_audit_are_enough_to_live_it_all_again(seed, limits):
     records, again = [], []
@@ -339,7 +122,7 @@ def test_the_events_in_the_audit_are_enough_to_live_it_all_again(seed, limits):
     assert replay.counters() == registry.counters()
 
 
-@settings(max_examples=60)
+@settings(max_examples=part_of(60))
 @given(SEEDS, LIMITS)
 def test_a_copy_lives_as_the_original_would_and_leaves_it_alone(seed, limits):
     registry, choose = Registry(limits=limits), random.Random(seed).choice
@@ -354,7 +137,7 @@ def test_a_copy_lives_as_the_original_would_and_leaves_it_alone(seed, limits):
     assert registry.counters() == other.counters()
 
 
-@settings(max_examples=60)
+@settings(max_examples=part_of(60))
 @given(SEEDS, LIMITS)
 def test_a_machine_moves_along_its_rows_from_its_creation_to_its_cleaning(seed, limits):
     records, states = [], {}
@@ -731,16 +514,6 @@ def test_what_the_host_was_handed_is_the_hosts():
     assert companions() is answer.actions[0].companion_outputs[0]
     del answer
     assert companions() is None
-
-
-class Restless:
-    """A payload that does something when it is let go of, as a finalizer of the host's might."""
-
-    def __init__(self, act):
-        self.act = act
-
-    def __del__(self):
-        self.act()
 
 
 @pytest.mark.usefixtures("no_collector")

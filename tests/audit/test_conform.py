@@ -1,10 +1,11 @@
 """The rules, asked of an audit log."""
 
 import pytest
+from budget import part_of
 from helpers import Host, abort, done, error, finish, join, output, register, seal, start, tick
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_properties import mishaps
+from strategies import mishaps
 
 from cfg_fsm import Limits, Registry
 from cfg_fsm.audit.conform import check
@@ -38,7 +39,7 @@ def test_the_audit_of_the_sample_trace_is_right(tmp_path):
     assert list(check(read_audit(str(path)))) == []
 
 
-@settings(max_examples=60)
+@settings(max_examples=part_of(60))
 @given(mishaps(), st.sampled_from([Limits(), Limits(deferred_s=2, start_s=3, total_s=9)]))
 def test_the_audit_of_what_goes_wrong_is_right(events, limits):
     records = []

@@ -6,12 +6,12 @@ import json
 from collections import defaultdict
 from dataclasses import replace
 from importlib import resources
-from pathlib import Path
 
 import pytest
 from helpers import abort, beat, done, error, finish, join, kv, lose, output, register, seal, start, tick, told
 from hypothesis import given
 from hypothesis import strategies as st
+from paths import DATA
 
 from cfg_fsm import Limits, Registry, parse_event
 from cfg_fsm.audit.sinks import JsonlAudit
@@ -19,7 +19,6 @@ from cfg_fsm.errors import BadLine
 from cfg_fsm.trace.run import ActionWriter, Run, run_trace
 from cfg_fsm.trace.summary import render
 
-DATA = Path(__file__).parent / "data"
 TRACES = {
     "small": (
         resources.files("cfg_fsm") / "samples" / "omni-small.events.jsonl",

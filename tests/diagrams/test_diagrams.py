@@ -11,6 +11,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from paths import ROOT
 
 from cfg_fsm import diagrams, tables
 from cfg_fsm.diagrams import __main__ as program
@@ -22,7 +23,7 @@ from cfg_fsm.errors import CfgFsmError, InvalidDefinition, MissingExtra
 from cfg_fsm.states import MachineKind, Trigger
 from cfg_fsm.tables import COUPLING_ROWS, CouplingRow, Row
 
-COMMITTED = Path(__file__).resolve().parent.parent / "diagrams"
+COMMITTED = ROOT / "diagrams"
 FILES = [f"{name}.{ending}" for name in diagrams.NAMES for ending in ("dot", "mmd", "svg")]
 STALE = "diagrams/{} is not what the tables give: run make diagrams"
 KINDS = list(MachineKind)

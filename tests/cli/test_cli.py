@@ -11,6 +11,7 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
+from paths import DATA
 from typer.testing import CliRunner
 
 import cfg_fsm
@@ -25,7 +26,7 @@ from cfg_fsm.trace.run import run_trace
 from cfg_fsm.trace.summary import render
 
 SAMPLE = resources.files("cfg_fsm") / "samples" / "omni-small.events.jsonl"
-LARGE = Path(__file__).parent / "data" / "omni-large.events.jsonl.gz"
+LARGE = DATA / "omni-large.events.jsonl.gz"
 FULL = Path("/dev/full")
 
 P = b'{"type":"parent_registered","parent_id":"p","companions":{"r":"c"},"at":1.0}\n'
