@@ -132,6 +132,9 @@ def _fails(event: str) -> Callable[[Callable[[Any, Any], Cause]], Callable[[Any,
             group = record.group
             group.fail(record, cause_of(record, event), ledger.step)
             ledger.conclude(group)
+            if group.limits is not None and not group.ended:  # tables that let a group outlive a failure
+                for member in group.members():
+                    ledger.deadlines.update(member)
             return group.life
 
         EFFECTS[event, Trigger.FAIL] = fail
