@@ -83,10 +83,9 @@ class Confirmations:
         """It is released. Does nothing if it does not wait."""
         waiting = self.by_id.get(request_id)
         if waiting is not None:
-            waiting.told.pop(request_id, None)
+            del waiting.told[request_id], self.by_id[request_id]
             if not waiting.told:
                 self._groups.pop(waiting.seq, None)
-            del self.by_id[request_id]
             if len(self._heap) > 2 * len(self._groups) + SLACK:
                 heap = [(group.deadline, seq) for seq, group in self._groups.items()]
                 heapq.heapify(heap)
@@ -95,9 +94,11 @@ class Confirmations:
     def first(self) -> Waiting | None:
         """The group whose deadline comes first; ``None``: none waits."""
         while self._heap:
-            waiting = self._groups.get(self._heap[0][1])
-            if waiting is not None:
+            seq = self._heap[0][1]
+            waiting = self._groups.get(seq)
+            if waiting is not None and waiting.told:
                 return waiting
+            self._groups.pop(seq, None)
             heapq.heappop(self._heap)
         return None
 

@@ -262,7 +262,6 @@ class Group:
         else:
             FAIL[record.machine](record, step, cause.reason)
         self._settle(COUPLED[self.sealed][self.state], step)
-        step.cause = None  # it knows records: nothing of the group is left when it has ended (R7)
 
     def finish(self, step: Step) -> None:
         """The downstream stages are over with the parent."""
@@ -327,11 +326,11 @@ class Group:
         for companion in self.companions:
             roles[companion.role] = companion.request_id
             outputs.append(companion.output)
-        step.forwards = step.say(
-            ForwardParent(
-                self.request_id, self.life, self.stage_id, self.engine_outputs, roles, outputs, self.context
-            )
+        action = ForwardParent(
+            self.request_id, self.life, self.stage_id, self.engine_outputs, roles, outputs, self.context
         )
+        if step.is_new(action):
+            step.actions, step.forwards = [*step.actions, action], 1
         self.hand_over(step)
 
     def _fail_because_of(self, row: CoupledRow, found: Sequence[Companion], step: Step) -> None:
@@ -342,6 +341,10 @@ class Group:
             FAIL[companion.machine](companion, step, row.reason)
 
     def _clean(self, row: CoupledRow, found: Sequence[Companion], step: Step) -> None:
+        self.clean(step)
+
+    def clean(self, step: Step) -> None:
+        """All machines of the group leave."""
         CLEAN_PARENT(self, step)
         for companion in self.companions:
             CLEAN_COMPANION(companion, step)

@@ -41,7 +41,7 @@ def _register(ledger: Ledger, _: Record | None, event: ev.ParentRegistered) -> i
         streaming=event.streaming,
         own=event.limits,
     )
-    if event.companions:
+    if event.companions and not group.companions:
         group.announce(event.companions, ledger.step.now)
     ledger.admit(group, *group.companions)
     return group.life
@@ -108,7 +108,10 @@ def _complete(ledger: Ledger, record: Companion, event: ev.CompanionOutputReady)
 @_effect("parent_finished", Trigger.FINISH)
 def _finish(ledger: Ledger, record: Record, _: ev.ParentFinished) -> int:
     group = record.group
-    group.finish(ledger.step)
+    if group.ended:  # the step was broken off thereafter
+        group.clean(ledger.step)
+    else:
+        group.finish(ledger.step)
     ledger.conclude(group)
     return group.life
 
@@ -130,7 +133,11 @@ def _fails(event: str) -> Callable[[Callable[[Any, Any], Cause]], Callable[[Any,
     def note(cause_of: Callable[[Any, Any], Cause]) -> Callable[[Any, Any], Cause]:
         def fail(ledger: Ledger, record: Record, event: Any) -> int:
             group = record.group
-            group.fail(record, cause_of(record, event), ledger.step)
+            step = ledger.step
+            if group.ended:  # the step was broken off thereafter
+                group.clean(step)
+            else:
+                group.fail(record, step.cause or cause_of(record, event), step)
             ledger.conclude(group)
             if group.limits is not None and not group.ended:  # tables that let a group outlive a failure
                 for member in group.members():

@@ -7,7 +7,7 @@ stamps it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from cfg_fsm.actions import Action
@@ -117,7 +117,7 @@ class Journal:
     """
 
     __slots__ = (
-        "_add", "_at", "_before", "_delivering", "_event", "_mark", "_observers", "_pending", "_turns", "errors",
+        "_add", "_at", "_before", "_delivering", "_event", "_mark", "_observers", "_pending", "_turn", "errors",
         "event_seq", "seq",
     )  # fmt: skip
 
@@ -132,8 +132,8 @@ class Journal:
         """What a step had recorded before it was broken off."""
         self._mark: tuple[object, int, int] | None = None
         """The event of the step, and the numbers before it."""
-        self._turns: Iterator[tuple[Callable[[Sequence[Fields]], object], object]] | None = None
-        """The observers that have not had the records of the step."""
+        self._turn = 0
+        """Number of the observer that is the next to have the records of the step."""
         self._delivering = False
         self._event = ""
         self._at = 0.0
@@ -218,45 +218,41 @@ class Journal:
         records = self._pending
         if not records:
             return
-        if self._turns is None:
+        if not self._delivering:
             self._join()
             self._delivering = True  # until it is done nothing is added: see ``begin``
-            self._turns = iter(self._observers)
         broken: BaseException | None = None
-        left = True
-        while left:
-            try:
-                for take_step, observer in self._turns:
-                    try:
-                        take_step(records)
-                    except Exception:  # noqa: BLE001 - logged and counted there
-                        self._failed(observer, records[0][0])
-                left = False
-            except BaseException as error:  # noqa: BLE001 - it comes out below, when the others have theirs
-                self.errors += 1
-                broken = error
+        while self._turn < len(self._observers):
+            broken = self._hand_over(records) or broken
         records.clear()
-        self._turns = self._mark = None
+        self._turn, self._mark = 0, None
         self._delivering = False
         if broken is not None:
             raise broken
 
+    def _hand_over(self, records: Sequence[Fields]) -> BaseException | None:
+        """Give the observer whose turn it is its records. What came out, if that is not its own error."""
+        take_step, observer = self._observers[self._turn]
+        try:
+            self._turn, _ = self._turn + 1, take_step(records)  # on one line: it has its turn once
+        except BaseException as error:  # noqa: BLE001 - the caller raises it, or it is logged and counted
+            self._turn += 1
+            if isinstance(error, Exception):
+                self._failed(observer, records[0][0])
+            else:
+                self.errors += 1
+                return error
+        return None
+
     def _one_by_one(self, observer: Observer) -> Callable[[Sequence[Fields]], None]:
         def take_step(records: Sequence[Fields]) -> None:
-            turns = iter(records)
             broken: BaseException | None = None
-            left = True
-            while left:
+            for fields in records:
                 try:
-                    for fields in turns:
-                        try:
-                            observer(as_record(fields))
-                        except Exception:  # noqa: BLE001 - logged and counted there
-                            self._failed(observer, fields[0])
-                    left = False
+                    observer(as_record(fields))
+                except Exception:  # noqa: BLE001 - logged and counted there
+                    self._failed(observer, fields[0])
                 except BaseException as error:  # noqa: BLE001 - it comes out below, when all are handed out
-                    if broken is not None:
-                        self.errors += 1
                     broken = error
             if broken is not None:
                 raise broken
@@ -271,7 +267,7 @@ class Journal:
 
     def resume(self, event: object) -> None:
         """The step with this event runs again: what it has recorded is kept, and recorded again."""
-        if self._mark is not None and self._mark[0] is event and self._turns is None:
+        if self._mark is not None and self._mark[0] is event:
             _, self.seq, self.event_seq = self._mark
             self._before += self._pending
             self._pending.clear()
@@ -282,7 +278,7 @@ class Journal:
             _, self.seq, self.event_seq = self._mark
         self._pending.clear()
         self._before.clear()
-        self._turns = self._mark = None
+        self._turn, self._mark = 0, None
         self._delivering = False
 
     def _join(self) -> None:

@@ -122,15 +122,15 @@ class Ledger:
         ids = []
         for record in members:
             ids.append(record.request_id)
-        self.tombstones.add(ids, Tombstone(group.request_id, group.life, step.now))
-        released = self._told(group, members) if step.aborted else ids
-        if released:
-            step.say(ReleaseRequests(released))
-        if group.limits is not None:
-            for record in members:
-                self.deadlines.drop(record)
-        self.dropped.append((group, group.companions))
         if step.counted is not group:
+            self.tombstones.add(ids, Tombstone(group.request_id, group.life, step.now))
+            released = self._told(group, members) if step.aborted else ids
+            if released:
+                step.say(ReleaseRequests(released))
+            if group.limits is not None:
+                for record in members:
+                    self.deadlines.drop(record)
+            self.dropped.append((group, group.companions))
             if group.reason is None:
                 step.counted, self.parents, self.finished = group, self.parents - 1, self.finished + 1
             else:

@@ -128,8 +128,10 @@ class Registry:
         step = self._ledger.step
         effect, record = step.effect, step.record
         assert effect is not None
-        if record is not None and self._ledger.requests.get(record.parent_id) is not record.group:
-            return int(record.life)  # its group has ended, as the last of all
+        if record is not None:
+            group: Group = record.group
+            if self._ledger.requests.get(group.request_id) is not group or (step.concluded and not group.ended):
+                return int(record.life)  # all is done
         return effect(self._ledger, record, event)
 
     def _finish(self) -> None:
@@ -137,7 +139,7 @@ class Registry:
         ledger = self._ledger
         step = ledger.step
         event = step.event
-        if step.journal is not None:
+        if step.journal is not None and step.result is None:
             step.journal.resume(event)
         try:
             self._owed += self._take(event, NAMED.get(type(event))).actions

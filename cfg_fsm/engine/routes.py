@@ -130,7 +130,7 @@ class Named(Route):
         subject = self.subject(event)
         request_id, parent_id, _, _ = event.head()
         assert request_id is not None
-        if option.answer and request_id not in ledger.requests:
+        if option.answer and request_id not in ledger.requests and step.counted is None:
             for answer in option.answer:
                 if answer is AbortRequests or request_id not in ledger.waiting.by_id:
                     step.say(answer([request_id]))

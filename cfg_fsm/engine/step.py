@@ -83,12 +83,14 @@ class Step:
         self.effect = self.record = self.result = self.event = None
         self.resumed = False
 
-    def say(self, action: Action) -> bool:
-        """The host has to do this. False: it was said before the step was broken off."""
-        if self.resumed and any(type(said) is type(action) for said in self.actions[self.concluded :]):
-            return False
-        self.actions.append(action)
-        return True
+    def is_new(self, action: Action) -> bool:
+        """Whether the group has not said so before the step was broken off."""
+        return not self.resumed or all(type(said) is not type(action) for said in self.actions[self.concluded :])
+
+    def say(self, action: Action) -> None:
+        """The host has to do this."""
+        if self.is_new(action):
+            self.actions.append(action)
 
     def abort(self, request_ids: list[str]) -> None:
         """The host has to stop these, if there are any."""
@@ -111,3 +113,4 @@ class Step:
         self.concluded = len(self.actions)
         self.aborted = ()
         self.running = None
+        self.cause = None  # it knows records: nothing of the group is left when it has ended (R7)

@@ -428,6 +428,7 @@ class CfgCompanionTracker:
         else:
             reason = group.reason or FailureReason.ABORTED
             group.fail(group, Cause(reason, ""), step)
+            step.cause = None
             self._failed[reason.value] += 1
         ids = []
         for companion in group.companions:
