@@ -14,6 +14,9 @@ from io import FileIO
 from typing import Any, cast
 
 from cfg_fsm.errors import BadLine
+from cfg_fsm.strict import not_json as not_json
+from cfg_fsm.strict import printable as printable
+from cfg_fsm.strict import short as short
 
 STDIN = "-"
 """The path that means standard input."""
@@ -35,14 +38,6 @@ _WORDS = {
     "model_type": "must be an object",
 }
 """What an error of pydantic's is called here; the others keep their sentence."""
-_JSON_WORDS = (
-    ("EOF while parsing", "it ends in the middle of"),
-    ("expected ident", "an unknown word"),
-    ("expected value", "a value is expected"),
-    ("Expecting value", "a value is expected"),
-    ("trailing characters", "there is more after its end"),
-    ("Extra data:", "there is more after its end"),
-)
 
 
 class DamagedFile(BadLine):
@@ -171,23 +166,9 @@ class LineSource:
             raise DamagedFile(self.name, self.lines + 1, "the gzip data is cut off here")
 
 
-def not_json(why: str) -> str:
-    """What a JSON parser said, in words."""
-    for theirs, ours in _JSON_WORDS:
-        why = why.replace(theirs, ours)
-    return f"this is not JSON: {why[:1].lower()}{why[1:]}"
-
-
 def in_words(details: Any) -> str:
     """What pydantic says of one value, in plain words; ``details``: one of ``ValidationError.errors()``."""
     said = _WORDS.get(details["type"])
     if said is None:
         said = details["msg"].removeprefix("Value error, ").replace("Input should", "must").replace(" valid ", " ")
     return f"{said[:1].lower()}{said[1:]}"
-
-
-def printable(text: str) -> str:
-    """``text`` on one line, with what a terminal would obey or not show written as escapes."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
