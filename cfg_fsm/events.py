@@ -17,7 +17,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
 from cfg_fsm.limits import Limits
 from cfg_fsm.payload import describe_payload
-from cfg_fsm.strict import NotStrict, count_keys, refuse_repeated_keys
+from cfg_fsm.strict import NotStrict, count_keys, refuse_repeated_keys, short
 
 
 def _writable(text: str) -> str:
@@ -429,7 +429,7 @@ _NESTED: dict[type[EventBase], Callable[[Any], int]] = {
 
 
 def _refusal(event_type: str, refused: NotStrict) -> ValidationError:
-    error = PydanticCustomError(refused.code, "{why}", {"why": str(refused)})  # type: ignore[arg-type]
+    error = PydanticCustomError(refused.code, "{why}", {"why": str(refused)})
     where = (refused.key,) if refused.key else ()
     return ValidationError.from_exception_data(
         event_type, [{"type": error, "loc": where, "input": None}], hide_input=True
@@ -445,23 +445,17 @@ def _screen(text: str | bytes | bytearray) -> None:
         return  # said better when it is validated
     if not isinstance(data, dict):
         return
+    event_type = short(str(data.get("type")))
     found: list[InitErrorDetails] = []
-    event_type = str(data.get("type"))[:_MANY]
-    if len(data) > _MANY:
-        found.append({"type": PydanticCustomError("too_many_fields", "It has far too many fields"), "input": None})
     limits = data.get("limits")
-    if isinstance(limits, dict) and len(limits) > _MANY:
-        found.append({"type": "extra_forbidden", "loc": (event_type, "limits"), "input": None})
+    if len(data) > _MANY or (isinstance(limits, dict) and len(limits) > _MANY):
+        found.append({"type": PydanticCustomError("too_many_fields", "It has far too many fields"), "input": None})
     for name in ("request_ids", "companions"):
         value = data.get(name)
-        pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-        for key, item in pairs:
-            if not isinstance(item, str):
-                found.append({"type": "string_type", "loc": (event_type, name, key), "input": None})
-                break
-            if not item:
-                short = {"type": "string_too_short", "ctx": {"min_length": 1}}
-                found.append({**short, "loc": (event_type, name, key), "input": None})  # type: ignore[typeddict-item]
-                break
+        items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        wrong = next((key for key, item in items if not isinstance(item, str) or not item), None)
+        if wrong is not None:
+            error = PydanticCustomError("not_an_id", "Must be a string that is not empty")
+            found.append({"type": error, "loc": (event_type, name, short(str(wrong))), "input": None})
     if found:
         raise ValidationError.from_exception_data(event_type, found, hide_input=True)

@@ -51,7 +51,8 @@ def loads(text: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise NotStrict("not_json", f"not UTF-8 text (byte {error.start + 1})") from error
     except json.JSONDecodeError as error:
-        raise NotStrict("not_json", not_json(f"{error.msg.removesuffix(' at')} at column {error.colno}")) from error
+        why = not_json(f"{error.msg.removesuffix(' at')} at column {error.colno}")
+        raise NotStrict("not_json", why) from error
     except NotStrict:
         raise
     except ValueError as error:  # what Python says of more digits than it wants to read
@@ -78,7 +79,7 @@ def count_keys(value: Any) -> int:
         for items in level:
             kinds = set(map(type, items))
             if float in kinds and not all(isfinite(item) for item in items if type(item) is float):
-                raise NotStrict("not_finite", "a number is not finite: NaN, Infinity, or beyond what a float holds")
+                raise NotStrict("not_finite", "a number is NaN, Infinity, or beyond what a float holds")
             if list in kinds:
                 below += [item for item in items if type(item) is list]
             if dict in kinds:
