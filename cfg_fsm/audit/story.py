@@ -12,6 +12,8 @@ from cfg_fsm.states import CompanionState, FailureReason, ParentState, Trigger
 
 _WIDTH = 120
 """Lines are broken so that they are not longer, where that is possible."""
+_BROAD = 60
+"""The column of names is not made wider for names that are longer."""
 _LEAST = 40
 """What is left for words after names that are very long."""
 
@@ -141,7 +143,7 @@ def lines(life: Life, now: float, asked: str) -> list[str]:
     if life.number is not None and not life.whole:
         found.append("  (its registration is not in this log)")
     wide = max(len(told.when) for told in life.told)
-    broad = max(len(told.who) for told in life.told)
+    broad = min(_BROAD, max(len(told.who) for told in life.told))
     for told in life.told:
         head = f"{told.when:>{wide}}  {told.who:<{broad}}  "
         line = head + "; ".join(told.parts)
