@@ -152,7 +152,7 @@ class _Teller:
         kind = body["type"]
         who = "client" if kind == "requests_aborted" else life.name(_subject(first, kind, records))
         if first.kind != "event":
-            fact = str(kind).replace("_", " ")
+            fact = str(kind).replace("_", " ") or "an event"
         elif any(record.trigger == "fail_parent" for record in records):
             fact = story.fact(life, {**body, "error": ""})  # the consequences tell the error
         else:

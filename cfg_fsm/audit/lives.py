@@ -95,7 +95,7 @@ class Life:
         if any(record.kind == "created" and record.machine == PARENT for record in records):
             self.whole = True
             if first.kind == "event":
-                self.sealed = "companions" in body
+                self.sealed = body.get("companions") is not None
         elif kind == "companions_sealed" and not any(record.kind == "ignored" for record in records):
             self.sealed = True
         for record in records:

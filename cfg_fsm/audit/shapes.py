@@ -167,11 +167,12 @@ def _same_keys(where: str, data: dict[str, Any], names: Any) -> None:
 
 def _check_event(body: dict[str, Any], at: float) -> None:
     try:
-        parse_event({"at": at, **body})  # which stands beside the body
+        event = parse_event({"at": at, **body})  # which stands beside the body
     except ValidationError as error:
         details: Any = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(short(str(part)) for part in ("event", *details["loc"][1:]))
         raise ValueError(f"not an audit record: {where}: {in_words(details)}") from error
+    _same_keys("event: ", body, event.log_body())
 
 
 def _check_action(body: dict[str, Any], trigger: str) -> None:

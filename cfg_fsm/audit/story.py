@@ -24,7 +24,7 @@ def fact(life: Life, body: dict[str, Any]) -> str:
     """What happened, without its subject. ``body``: the event."""
     kind = body["type"]
     where = f" on replica {body['replica_id']}" if body.get("replica_id") is not None else ""
-    stage = f" of stage {body['stage_id']}" if "stage_id" in body else ""
+    stage = f" of stage {body['stage_id']}" if body.get("stage_id") is not None else ""
     error = printable(str(body.get("error", "")))
     match kind:
         case "parent_registered":
@@ -58,7 +58,7 @@ def fact(life: Life, body: dict[str, Any]) -> str:
 
 
 def _registration(body: dict[str, Any]) -> str:
-    if "companions" not in body:
+    if body.get("companions") is None:
         what = "was registered, companions not named yet"
     elif body["companions"]:
         what = "was registered with " + ", ".join(printable(role) for role in body["companions"])
@@ -66,8 +66,9 @@ def _registration(body: dict[str, Any]) -> str:
         what = "was registered without companions"
     if body.get("streaming"):
         what += ", streaming"
-    if limits := body.get("limits"):
-        what += f", limits {', '.join(f'{name}={value:g}' for name, value in limits.items())}"
+    limits = [f"{name}={value:g}" for name, value in (body.get("limits") or {}).items() if value is not None]
+    if limits:
+        what += f", limits {', '.join(limits)}"
     return what
 
 
