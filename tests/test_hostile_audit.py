@@ -141,6 +141,15 @@ def kinds(records):
     return sorted(found.values())
 
 
+def refusal(record):
+    """Why the record is not let in; ``None`` if it is."""
+    try:
+        shapes.check(record)
+    except ValueError as why:
+        return str(why)
+    return None
+
+
 def told(records):
     """The stories that the records tell, as they are read from a file."""
     read = [AuditLine(**record) for record in records]
@@ -161,11 +170,10 @@ def test_a_record_with_one_field_changed_is_told_or_refused(make):
         for place in places(records[number]):
             for value in [*ODD, "drop"]:
                 record = changed(records[number], place, value, value == "drop")
-                try:
-                    shapes.check(record)
-                except ValueError as why:
-                    assert str(why).startswith("not an audit record: ")
-                    assert len(str(why)) < 1000
+                why = refusal(record)
+                if why is not None:
+                    assert why.startswith("not an audit record: ")
+                    assert len(why) < 1000
                     refused += 1
                 else:
                     told([*records[max(0, number - 15) : number], record, *records[number + 1 : number + 8]])

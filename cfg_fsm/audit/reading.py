@@ -103,7 +103,6 @@ class AuditFile:
         on_broken, self._on_broken = self._on_broken, None
         if self._kept is None:
             with LineSource(self.path, max_line=MAX_LINE) as source:
-                self._opened(source)
                 records = _records(source, on_broken)
                 if source.rereadable:
                     yield from records
@@ -113,9 +112,6 @@ class AuditFile:
         yield from kept
         if damage is not None:
             raise damage
-
-    def _opened(self, source: LineSource) -> None:
-        """The log was opened: called before anything is read."""
 
 
 def _up_to_damage(records: Iterator[AuditLine]) -> tuple[list[AuditLine], BadLine | None]:
