@@ -9,15 +9,15 @@ or logged, and nothing keeps them after the group ended.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter
-from pydantic_core import PydanticCustomError, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError, from_json
 
 from cfg_fsm.limits import Limits
 from cfg_fsm.payload import describe_payload
+from cfg_fsm.strict import NotStrict, count_keys, refuse_repeated_keys, short
 
 
 def _writable(text: str) -> str:
@@ -384,29 +384,78 @@ _ADAPTER: TypeAdapter[Event] = TypeAdapter(
 )
 
 
+_TEXTS = (bytes, str, bytearray)
+_LONG = 1 << 16
+"""Bytes of a text from which on it is screened before it is validated."""
+_MANY = 64
+"""More fields than any event has, or any limits."""
+
+
 def parse_event(data: dict[str, Any] | str | bytes) -> Event:
     """The event that a mapping or a JSON text describes.
 
-    Raises ``pydantic.ValidationError`` if it is not one. In JSON text a key that stands twice is an error
-    too: of a role named twice only the last companion would be seen.
+    Raises ``pydantic.ValidationError`` if it is not one. JSON text is read strictly (see ``cfg_fsm.strict``): in
+    none of its objects may a key stand twice, of which only the last would be seen, and its payloads, too, hold
+    only finite numbers and are nested ``MAX_DEPTH`` deep at most.
     """
-    if not isinstance(data, str | bytes | bytearray):
+    if not isinstance(data, _TEXTS):
         return _ADAPTER.validate_python(data)
+    if len(data) > _LONG:
+        _screen(data)
     event = _ADAPTER.validate_json(data)
-    if type(event) is ParentRegistered:
-        _refuse_repeated_keys(data)
+    keys = len(event.__pydantic_fields_set__)
+    nested = _NESTED.get(type(event))
+    try:
+        if nested is not None:
+            keys += nested(event)
+        if type(data) is not bytes or data.count(b":") != keys:
+            refuse_repeated_keys(data if isinstance(data, str) else bytes(data), keys)
+    except NotStrict as refused:
+        raise _refusal(event.type, refused) from None
     return event
 
 
-def _refuse_repeated_keys(text: str | bytes | bytearray) -> None:
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        seen = dict(pairs)
-        if len(seen) != len(pairs):
-            twice = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
-            error = PydanticCustomError("repeated_key", "Key {key} stands twice", {"key": repr(twice)})
-            raise ValidationError.from_exception_data(
-                "parent_registered", [{"type": error, "loc": (twice,), "input": None}], hide_input=True
-            )
-        return seen
+def _keys_of_registration(event: Any) -> int:
+    limits = 0 if event.limits is None else len(event.limits.model_fields_set)
+    return limits + len(event.companions or ())
 
-    json.loads(text, object_pairs_hook=unique)
+
+_NESTED: dict[type[EventBase], Callable[[Any], int]] = {
+    ParentRegistered: _keys_of_registration,
+    ParentOutputReady: lambda event: count_keys(event.engine_outputs) + count_keys(event.context),
+    CompanionOutputReady: lambda event: count_keys(event.output),
+}
+"""How many keys stand in the fields of an event, where these may be objects."""
+
+
+def _refusal(event_type: str, refused: NotStrict) -> ValidationError:
+    error = PydanticCustomError(refused.code, "{why}", {"why": str(refused)})
+    where = (refused.key,) if refused.key else ()
+    return ValidationError.from_exception_data(
+        event_type, [{"type": error, "loc": where, "input": None}], hide_input=True
+    )
+
+
+def _screen(text: str | bytes | bytearray) -> None:
+    """Refuse a long text by the first thing that is wrong with it, where each further one would be an error of
+    its own: pydantic keeps a kilobyte of each."""
+    try:
+        data = from_json(text)
+    except ValueError:
+        return  # said better when it is validated
+    if not isinstance(data, dict):
+        return
+    event_type = short(str(data.get("type")))
+    found: list[InitErrorDetails] = []
+    limits = data.get("limits")
+    if len(data) > _MANY or (isinstance(limits, dict) and len(limits) > _MANY):
+        found.append({"type": PydanticCustomError("too_many_fields", "It has far too many fields"), "input": None})
+    for name in ("request_ids", "companions"):
+        value = data.get(name)
+        items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        wrong = next((key for key, item in items if not isinstance(item, str) or not item), None)
+        if wrong is not None:
+            error = PydanticCustomError("not_an_id", "Must be a string that is not empty")
+            found.append({"type": error, "loc": (event_type, name, short(str(wrong))), "input": None})
+    if found:
+        raise ValidationError.from_exception_data(event_type, found, hide_input=True)

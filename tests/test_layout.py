@@ -26,7 +26,10 @@ ROOMS = {
 #: Inside the two rooms that everything stands on: from the bottom to the top. A module may import those of lower
 #: floors, and none of its own.
 FLOORS = {
-    "": [{"errors", "states", "limits", "payload"}, {"events", "actions", "tables", "lines"}],
+    "": [
+        {"errors", "states", "limits", "payload", "strict", "lazy", "version"},
+        {"events", "actions", "tables", "lines"},
+    ],
     "engine": [
         {"log", "validate", "deadlines"},
         {"journal"},

@@ -14,16 +14,18 @@ from typing import Any, TypeAlias
 from cfg_fsm.audit import story
 from cfg_fsm.audit.lives import PARENT, Life, Logged, Member
 from cfg_fsm.errors import CfgFsmError
-from cfg_fsm.lines import printable
+from cfg_fsm.lines import printable, short
 from cfg_fsm.states import Trigger
 
 _Step: TypeAlias = list[Logged]
 
 _COMPARED = 50_000
+_LONG = 200
+"""Ids that are longer are not compared, which takes the square of their length, and not repeated in full."""
 
 
 def _quoted(request_id: str) -> str:
-    return f"'{printable(request_id)}'"
+    return f"'{short(request_id, _LONG)}'"
 
 
 class NotInAudit(CfgFsmError, LookupError):
@@ -64,7 +66,10 @@ def explain(records: Iterable[Logged], request_id: str) -> list[str]:
 def _close(log: Iterable[Logged], request_id: str) -> list[str]:
     ids = list(dict.fromkeys(record.request_id for record in log if record.request_id is not None))
     within = [known for known in ids if request_id in known or known in request_id]
-    return within[:3] or get_close_matches(request_id, islice(ids, _COMPARED), n=3, cutoff=0.75)
+    if within or len(request_id) > _LONG:
+        return within[:3]
+    alike = (known for known in ids if len(known) <= _LONG)
+    return get_close_matches(request_id, islice(alike, _COMPARED), n=3, cutoff=0.75)
 
 
 def _steps(log: Iterable[Logged]) -> Iterator[_Step]:
@@ -147,7 +152,7 @@ class _Teller:
         kind = body["type"]
         who = "client" if kind == "requests_aborted" else life.name(_subject(first, kind, records))
         if first.kind != "event":
-            fact = str(kind).replace("_", " ")
+            fact = str(kind).replace("_", " ") or "an event"
         elif any(record.trigger == "fail_parent" for record in records):
             fact = story.fact(life, {**body, "error": ""})  # the consequences tell the error
         else:
@@ -161,10 +166,11 @@ class _Teller:
         life.tell(first.at, who, parts, sign=not records, decisive=decisive)
 
     def lines(self) -> list[str]:
-        """Everything that was told, the lives with an empty line between them."""
+        """Everything that was told, the lives with an empty line between them. Whatever a log may say, nothing is
+        left in it that a terminal would obey."""
         lines: list[str] = []
         for life in self._told:
-            lines += [""] * bool(lines) + story.lines(life, self._now, self._asked)
+            lines += [""] * bool(lines) + list(map(printable, story.lines(life, self._now, self._asked)))
         return lines
 
 

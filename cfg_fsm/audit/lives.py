@@ -68,6 +68,8 @@ class Life:
     sealed: bool | None = None
     companions: dict[str, Member] = field(default_factory=dict)
     """By role."""
+    _roles: dict[str, str] = field(default_factory=dict)
+    """By the id of the companion that has it."""
     waited: str = ""
     """How long the parent's output waited, and for what, in its latest wait that is over."""
     forwarded: float | None = None
@@ -79,7 +81,7 @@ class Life:
     end: float | None = None
     told: list[Told] = field(default_factory=list)
     """A step each."""
-    _wait: tuple[float, list[str]] | None = None
+    _wait: tuple[float, dict[str, None]] | None = None
     """Since when the parent's output is waiting, and for what."""
     _sign: tuple[str, str] | None = None
     """Who said what in the last line, if that was a sign of life; and how often."""
@@ -93,7 +95,7 @@ class Life:
         if any(record.kind == "created" and record.machine == PARENT for record in records):
             self.whole = True
             if first.kind == "event":
-                self.sealed = "companions" in body
+                self.sealed = body.get("companions") is not None
         elif kind == "companions_sealed" and not any(record.kind == "ignored" for record in records):
             self.sealed = True
         for record in records:
@@ -104,20 +106,17 @@ class Life:
             elif record.kind == "action" and record.trigger == "fail_parent":
                 self.failure = f"failed, {record.reason}: {printable(record.event['error'])}"
         if kind in SIGNS_OF_LIFE and not records:
-            for one in (self.parent, *self.companions.values()):
-                if one.request_id == first.request_id:
-                    one.heard = first.at
+            role = self._roles.get(first.request_id or "")
+            one = self.parent if role is None else self.companions[role]
+            if one.request_id == first.request_id:
+                one.heard = first.at
 
     def _move(self, record: Logged, body: dict[str, Any]) -> None:
         one = self._member(record)
         if record.dest != one.state:
             one.since = record.at
-        if (
-            self._wait is not None
-            and record.kind == "created"
-            and (role := printable(record.role or "?")) not in self._wait[1]
-        ):
-            self._wait[1].append(role)
+        if self._wait is not None and record.kind == "created":
+            self._wait[1].setdefault(printable(record.role or "?"))
         one.state, one.heard = record.dest, record.at
         if record.trigger == Trigger.START and body.get("replica_id") is not None:
             one.where = f" on replica {body['replica_id']} of stage {body.get('stage_id', 0)}"
@@ -137,11 +136,11 @@ class Life:
         """The parent's output begins to wait, or does not wait any more."""
         if record.trigger == Trigger.DEFER and self._wait is None:
             awaited = [printable(role) for role, _ in self.missing()]
-            self._wait = record.at, awaited + ["the sealing"] * (self.sealed is False)
+            self._wait = record.at, dict.fromkeys(awaited + ["the sealing"] * (self.sealed is False))
         elif record.trigger in (Trigger.FORWARD, Trigger.FAIL):
-            since, awaited = self._wait or (0.0, [])
-            if awaited:
-                self.waited = f"waited {record.at - since:.3f} s for {', '.join(awaited)}"
+            since, waits = self._wait or (0.0, {})
+            if waits:
+                self.waited = f"waited {record.at - since:.3f} s for {', '.join(waits)}"
             elif record.trigger == Trigger.FORWARD:
                 self.waited = ""
             self._wait = None
@@ -153,7 +152,10 @@ class Life:
         known = self.companions.get(role)
         if known is None or known.request_id != request_id:
             before = [] if known is None else [*known.before, known.request_id]
+            if known is not None:
+                self._roles.pop(known.request_id, None)
             known = self.companions[role] = Member(request_id, before=before)
+            self._roles[request_id] = role
         return known
 
     def tell(self, at: float, who: str, parts: list[str], *, sign: bool = False, decisive: bool = False) -> None:
@@ -177,10 +179,7 @@ class Life:
         """``parent``, a role, or the id itself."""
         if request_id == self.parent.request_id and self.number is not None:
             return PARENT
-        for role, member in self.companions.items():
-            if member.request_id == request_id:
-                return printable(role)
-        return printable(request_id or "")
+        return printable(self._roles.get(request_id or "", request_id or ""))
 
     def names(self, request_ids: Iterable[str]) -> str:
         """Their names in one phrase."""
@@ -188,8 +187,7 @@ class Life:
 
     def own(self, request_ids: Iterable[str]) -> list[str]:
         """Those that belong to the group."""
-        known = {self.parent.request_id, *(one.request_id for one in self.companions.values())}
-        return [request_id for request_id in request_ids if request_id in known]
+        return [known for known in request_ids if known in self._roles or known == self.parent.request_id]
 
     def missing(self) -> list[tuple[str, Member]]:
         """Roles and companions whose output is not here."""

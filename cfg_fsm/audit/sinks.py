@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timezone
 from hashlib import sha256
+from math import isfinite
 from typing import IO, Any, cast
 
 from pydantic_core import to_json
@@ -21,8 +22,8 @@ from cfg_fsm.engine.journal import AuditRecord, Fields, as_record
 from cfg_fsm.errors import CfgFsmError
 
 _BUFFER = 1 << 16
-_LAST = 253_402_300_799.0
-"""The last second that a date can tell: the host's clock may be beyond it."""
+_FIRST, _LAST = -62_135_596_800.0, 253_402_300_799.0
+"""The first and the last second that a date can tell: the host's clock may be beyond them."""
 
 
 class MemoryAudit:
@@ -69,7 +70,7 @@ class JsonlAudit:
     from the last line there, and ``BadLine`` is raised if that line is torn or was changed, so that nothing is
     written behind it. ``append=False`` starts the file anew. ``clock``: seconds since the epoch, for ``ts``;
     ``None``: the ``at`` of the record, as if the host's clock began in 1970, so that the same events give the
-    same bytes.
+    same bytes. ``prev``: for a stream that goes on with a log, the ``hash`` of that log's last line.
 
     Raises ``OSError`` if the file cannot be opened, written (the record is then not in the file, the chain goes
     on without it, and its missing ``seq`` shows) or closed. Lines are buffered until ``flush`` or ``close``.
@@ -81,11 +82,12 @@ class JsonlAudit:
         *,
         append: bool = True,
         clock: Callable[[], float] | None = time.time,
+        prev: str = ZEROS,
     ) -> None:
         self._clock = clock
         self._second = -1
         self._prefix = ""
-        self._prev = ZEROS
+        self._prev = prev
         self._owned = isinstance(target, str | os.PathLike)
         if isinstance(target, str | os.PathLike):
             self.name = os.fspath(target)
@@ -130,14 +132,16 @@ class JsonlAudit:
                 "event": record.event,
                 "event_seq": record.event_seq,
                 "prev": self._prev,
-            }
+            },
+            inf_nan_mode="null",  # of a host's clock that has lost its way
         )[:-1]
         digest = sha256(body).hexdigest()
         self._write(b'%b,"hash":"%b"}\n' % (body, digest.encode()))
         self._prev = digest  # only now: a line that could not be written is not in the chain
 
     def _timestamp(self, now: float) -> str:
-        second, micros = divmod(round(min(now, _LAST) * 1_000_000), 1_000_000)
+        shown = min(max(now, _FIRST), _LAST) if isfinite(now) else 0.0
+        second, micros = divmod(round(shown * 1_000_000), 1_000_000)
         if second != self._second:
             self._second = second
             self._prefix = datetime.fromtimestamp(second, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")

@@ -12,6 +12,8 @@ from cfg_fsm.states import CompanionState, FailureReason, ParentState, Trigger
 
 _WIDTH = 120
 """Lines are broken so that they are not longer, where that is possible."""
+_BROAD = 60
+"""The column of names is not made wider for names that are longer."""
 _LEAST = 40
 """What is left for words after names that are very long."""
 
@@ -22,7 +24,7 @@ def fact(life: Life, body: dict[str, Any]) -> str:
     """What happened, without its subject. ``body``: the event."""
     kind = body["type"]
     where = f" on replica {body['replica_id']}" if body.get("replica_id") is not None else ""
-    stage = f" of stage {body['stage_id']}" if "stage_id" in body else ""
+    stage = f" of stage {body['stage_id']}" if body.get("stage_id") is not None else ""
     error = printable(str(body.get("error", "")))
     match kind:
         case "parent_registered":
@@ -56,7 +58,7 @@ def fact(life: Life, body: dict[str, Any]) -> str:
 
 
 def _registration(body: dict[str, Any]) -> str:
-    if "companions" not in body:
+    if body.get("companions") is None:
         what = "was registered, companions not named yet"
     elif body["companions"]:
         what = "was registered with " + ", ".join(printable(role) for role in body["companions"])
@@ -64,8 +66,9 @@ def _registration(body: dict[str, Any]) -> str:
         what = "was registered without companions"
     if body.get("streaming"):
         what += ", streaming"
-    if limits := body.get("limits"):
-        what += f", limits {', '.join(f'{name}={value:g}' for name, value in limits.items())}"
+    limits = [f"{name}={value:g}" for name, value in (body.get("limits") or {}).items() if value is not None]
+    if limits:
+        what += f", limits {', '.join(limits)}"
     return what
 
 
@@ -141,7 +144,7 @@ def lines(life: Life, now: float, asked: str) -> list[str]:
     if life.number is not None and not life.whole:
         found.append("  (its registration is not in this log)")
     wide = max(len(told.when) for told in life.told)
-    broad = max(len(told.who) for told in life.told)
+    broad = min(_BROAD, max(len(told.who) for told in life.told))
     for told in life.told:
         head = f"{told.when:>{wide}}  {told.who:<{broad}}  "
         line = head + "; ".join(told.parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Annotated
 
@@ -9,9 +10,10 @@ import typer
 
 from cfg_fsm.audit.explain import NotInAudit
 from cfg_fsm.audit.explain import explain as story_of
-from cfg_fsm.audit.reading import AuditFile, AuditLine, BrokenChain, read_audit
+from cfg_fsm.audit.reading import AuditFile, AuditLine, BrokenChain
 from cfg_fsm.audit.reading import verify as verify_chain
-from cfg_fsm.cli.console import BAD, BROKEN, NOT_FOUND, naming, say, user_errors
+from cfg_fsm.cli.console import BAD, BROKEN, NOT_FOUND, put, say, user_errors
+from cfg_fsm.cli.places import Input, place_at, place_of, refuse_stdout
 from cfg_fsm.errors import BadLine
 from cfg_fsm.lines import STDIN
 
@@ -35,16 +37,16 @@ def explain(
     """
     log = _UpToDamage(audit)
     with user_errors():
+        refuse_stdout([_input(audit)])
         try:
-            story = story_of(list(log) if audit == STDIN else log, request_id)
+            story = story_of(log, request_id)
         except NotInAudit as error:
             if log.damage is not None:
                 say(f"{log.damage}; the log was read up to there")
             log.warn()
             say(str(error))
             raise typer.Exit(NOT_FOUND if log.damage is None else BAD) from None
-        with naming(STDIN):
-            print("\n".join(story), flush=True)
+        put("\n".join(story))
     log.warn()
     if log.damage is not None:
         say(f"{log.damage}; the story is told up to there")
@@ -67,29 +69,33 @@ def verify(
       cfg-fsm verify audit.jsonl
     """
     with user_errors():
+        refuse_stdout([_input(file)])
         try:
             count = verify_chain(file)
         except BrokenChain as error:
             say(str(error))
             raise typer.Exit(BROKEN) from None
-        with naming(STDIN):
-            print(f"{count:,} record{'' if count == 1 else 's'}, the chain is whole", flush=True)
+        put(f"{count:,} record{'' if count == 1 else 's'}, the chain is whole")
+
+
+def _input(name: str) -> Input:
+    return Input(name, "this is the audit; it", place_of(sys.stdin) if name == STDIN else place_at(name))
 
 
 class _UpToDamage(AuditFile):
     """A log that ends before its first bad line. Its chain is checked when it is first read."""
 
-    damage: BadLine | None = None
-    """What is wrong with that line, once it was read."""
-    broken: BrokenChain | None = None
-    """Where the chain breaks, once it was read."""
-    _checked = False
+    def __init__(self, path: str) -> None:
+        super().__init__(path, on_broken=self._note)
+        self.damage: BadLine | None = None
+        """What is wrong with that line, once it was read."""
+        self.broken: BrokenChain | None = None
+        """Where the chain breaks, once it was read."""
 
     def __iter__(self) -> Iterator[AuditLine]:
         self.damage = None
-        on_broken, self._checked = None if self._checked else self._note, True
         try:
-            yield from read_audit(self.path, on_broken=on_broken)
+            yield from super().__iter__()
         except BadLine as error:
             self.damage = error
 

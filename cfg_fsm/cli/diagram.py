@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from enum import Enum
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated
 
 import typer
 
 from cfg_fsm.cli.console import naming, user_errors
+from cfg_fsm.cli.places import is_terminal, place_at, place_of, same
 from cfg_fsm.lines import STDIN, printable
 
 
@@ -45,7 +46,7 @@ def diagram(
         ),
     ] = None,
     output: Annotated[
-        Path | None,
+        str | None,
         typer.Option("--output", "-o", metavar="FILE", help="Write to this file, or - for standard output."),
     ] = None,
 ) -> None:
@@ -59,15 +60,18 @@ def diagram(
       cfg-fsm diagram coupling --format dot | dot -Tpdf > coupling.pdf
       cfg-fsm diagram companion -o companion.svg
     """
-    if str(output) == STDIN:
+    if output == STDIN:
         output = None
     wanted = "mermaid" if format is None else format.value
     if format is None and output is not None:
-        if output.suffix.lower() not in _BY_ENDING:
-            why = f"the ending of '{printable(output.name)}' names no format; give --format, or one of the endings"
+        name_of, ending = PurePath(output).name, PurePath(output).suffix.lower()
+        if ending not in _BY_ENDING:
+            why = f"the ending of '{printable(name_of)}' names no format; give --format, or one of the endings"
             raise typer.BadParameter(f"{why} {', '.join(_BY_ENDING)}", param_hint="'--output'")
-        wanted = _BY_ENDING[output.suffix.lower()]
-    if wanted == "png" and output is None and sys.stdout.isatty():
+        wanted = _BY_ENDING[ending]
+    if output is not None and same(place_at(output), place_of(sys.stdout)):
+        output = None  # to be written where that stream is, and not from the start of the file
+    if wanted == "png" and output is None and is_terminal(sys.stdout):
         raise typer.BadParameter("a PNG does not go to a terminal; give -o FILE", param_hint="'--format'")
     with user_errors():
         from cfg_fsm import diagrams
@@ -77,7 +81,8 @@ def diagram(
         else:
             data = diagrams.text(name.value, wanted).encode()
         if output is not None:
-            output.write_bytes(data)
+            with naming(output):
+                Path(output).write_bytes(data)
         else:
             with naming(STDIN):
                 sys.stdout.buffer.write(data)

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cfg_fsm.cli.console import BROKEN, INTERRUPTED, OK, naming, say, user_errors
+from cfg_fsm.cli.console import BROKEN, OK, naming, put, say, user_errors
 from cfg_fsm.cli.limits import parse_limits
+from cfg_fsm.cli.places import Input, is_terminal, place_at, place_of, refuse_input, refuse_same
+from cfg_fsm.cli.signals import exit_code, word
 from cfg_fsm.limits import Limits
-from cfg_fsm.lines import STDIN
+from cfg_fsm.lines import printable
 
 if TYPE_CHECKING:  # the explorer is loaded when it is asked for: the other commands start without it
     from cfg_fsm.explore.scenario import Faults, Scenario
@@ -24,7 +26,7 @@ if TYPE_CHECKING:  # the explorer is loaded when it is asked for: the other comm
 TRUNCATED = 3
 EXIT_CODES = (
     "Exit codes: 0 no violation; 1 a rule is broken; 2 bad usage; 3 truncated, and nothing broken so far; "
-    "130 interrupted."
+    "130 interrupted, 143 terminated, 129 hung up."
 )
 _NAMES = "lost, duplicated, reordered, reused, late, strange"
 _BAR_EVERY_S = 0.2
@@ -90,7 +92,13 @@ def explore(
     from cfg_fsm.explore.scenario import SHORT_LIMITS, Scenario
 
     with user_errors():
-        bounds = SHORT_LIMITS if limits is None else Limits() if limits == ["none"] else parse_limits(limits)
+        inputs: list[Input] = []
+        bounds = SHORT_LIMITS
+        if limits is not None:
+            bounds = Limits() if limits == ["none"] else parse_limits(limits, inputs)
+        if export is not None:
+            refuse_input(str(export), place_at(export), inputs)
+            refuse_same(str(export), place_at(export), [place_of(sys.stdout)])
         passes = seconds if seconds is not None else int(bounds.bounds_time)
         scenario = Scenario(
             parents=parents,
@@ -104,18 +112,14 @@ def explore(
         )
         if lean:
             scenario = scenario.lean()
-        result, interrupted = _run(scenario, max_states, max_seconds)
+        result, stop = _run(scenario, max_states, max_seconds)
         lines = [report.text(result), report.never(result.coverage)]
         if result.violation is not None:
             lines += ["", _tell(scenario, result, export)]
-        with naming(STDIN):
-            print(
-                json.dumps(report.to_dict(result), indent=2) if as_json else "\n".join(lines),
-                flush=True,
-            )
-    if interrupted:
-        say("interrupted")
-        raise typer.Exit(INTERRUPTED)
+        put(json.dumps(report.to_dict(result), indent=2) if as_json else "\n".join(lines))
+    if stop is not None:
+        say(word(stop))
+        raise typer.Exit(exit_code(stop))
     raise typer.Exit(BROKEN if result.violation is not None else TRUNCATED if result.truncated is not None else OK)
 
 
@@ -127,22 +131,26 @@ def _faults(names: str, budget: int, together: int | None) -> Faults:
         chosen = ()
     for name in chosen:
         if name not in FAULTS:
-            raise typer.BadParameter(f"there is no fault '{name}'; there are: {_NAMES}", param_hint="'--faults'")
+            raise typer.BadParameter(
+                f"there is no fault '{printable(name)}'; there are: {_NAMES}", param_hint="'--faults'"
+            )
     return Faults.of(chosen, budget, together)
 
 
-def _run(scenario: Scenario, max_states: int | None, max_seconds: float | None) -> tuple[Result, bool]:
-    """Explore, with progress on a terminal. Ctrl-C ends it with what was found up to there."""
+def _run(
+    scenario: Scenario, max_states: int | None, max_seconds: float | None
+) -> tuple[Result, KeyboardInterrupt | None]:
+    """Explore, with progress on a terminal. A signal ends it with what was found up to there."""
     from cfg_fsm.explore.search import Search
 
     search = Search(scenario)
     with _progress() as on_progress:
         try:
-            return search.run(max_states, max_seconds, time.perf_counter, on_progress), False
-        except KeyboardInterrupt:
+            return search.run(max_states, max_seconds, time.perf_counter, on_progress), None
+        except KeyboardInterrupt as stop:
             result = search.result
-            result.truncated = "by Ctrl-C"
-            return result, True
+            result.truncated = "by Ctrl-C" if word(stop) == "interrupted" else "by a signal"
+            return result, stop
 
 
 def _tell(scenario: Scenario, result: Result, export: Path | None) -> str:
@@ -152,14 +160,15 @@ def _tell(scenario: Scenario, result: Result, export: Path | None) -> str:
     assert result.violation is not None
     if export is not None:
         case = to_case(scenario, result.violation, export.stem)
-        export.write_text(json.dumps(case, indent=1) + "\n", encoding="utf-8")
+        with naming(str(export)):
+            export.write_text(json.dumps(case, indent=1) + "\n", encoding="utf-8")
     return table(tell(scenario, result.violation), result.violation)
 
 
 @contextmanager
 def _progress() -> Iterator[Callable[[Progress], None] | None]:
     """A line on standard error that says how far it is, if that is a terminal. The end is not known beforehand."""
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         yield None
         return
     from rich.console import Console

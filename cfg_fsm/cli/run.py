@@ -13,6 +13,8 @@ from cfg_fsm.cli.console import user_errors
 from cfg_fsm.cli.course import execute
 from cfg_fsm.cli.files import Files
 from cfg_fsm.cli.limits import parse_limits
+from cfg_fsm.cli.places import Input, place_of, same
+from cfg_fsm.errors import CfgFsmError
 from cfg_fsm.limits import Limits
 from cfg_fsm.lines import LineSource
 
@@ -58,7 +60,7 @@ def run(
         ),
     ] = False,
     out: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             metavar="DIR",
             help="Make this directory, with actions.jsonl, audit.jsonl and summary.json. What an older run left "
@@ -92,13 +94,21 @@ def run(
     for option, given in (("--append", append), ("--fixed-ts", fixed_ts)):
         if given and audit is None and out is None:
             raise typer.BadParameter("it needs --audit or --out", param_hint=f"'{option}'")
+    if out == "":
+        raise typer.BadParameter("it is empty; give a directory", param_hint="'--out'")
     with user_errors(), ExitStack() as stack:
-        bounds = parse_limits(limits or [])
+        inputs: list[Input] = []
+        bounds = parse_limits(limits or [], inputs)
         if trace is None:
             packaged = resources.files("cfg_fsm") / "samples" / _SAMPLE
             trace = str(stack.enter_context(resources.as_file(packaged)))
         source = stack.enter_context(LineSource(trace))
-        files = Files(source, actions, audit, out, append=append, fixed_ts=fixed_ts)
+        place = place_of(source)
+        for read in inputs:
+            if same(read.place, place):
+                raise CfgFsmError(f"{read.name}: this is the trace; there are no limits in it")
+        inputs.append(Input(source.name, "this is the trace; it", place))
+        files = Files(inputs, actions, audit, None if out is None else Path(out), append=append, fixed_ts=fixed_ts)
         stack.callback(files.close_quietly)
         code = execute(source, files, bounds, skip_bad=skip_bad, drain=drain, as_json=as_json)
     raise typer.Exit(code)

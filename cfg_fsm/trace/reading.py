@@ -14,10 +14,9 @@ from pydantic import ValidationError
 
 from cfg_fsm.errors import BadLine
 from cfg_fsm.events import EVENT_MODELS, Event, parse_event, type_of
-from cfg_fsm.lines import LineSource, in_words, not_json, printable
+from cfg_fsm.lines import OVERLONG, LineSource, in_words, not_json, overlong, short
 
 _SHOWN = 3
-_WIDTH = 60
 _TYPES = tuple(type_of(model) for model in EVENT_MODELS)
 
 
@@ -38,7 +37,7 @@ def read_events(
             except ValidationError as error:
                 if not line.strip():
                     continue
-                why = reason(error, line)
+                why = overlong(source.max_line) if line is OVERLONG else reason(error, line)
                 if source.torn:
                     why += " (the file ends in the middle of this line)"
                 bad = BadLine(source.name, number, why)
@@ -66,17 +65,14 @@ def _one(details: Any) -> str:
     match details["type"]:
         case "union_tag_invalid":
             tag = details["ctx"]["tag"]
-            close = get_close_matches(tag[:_WIDTH], _TYPES, n=1)
+            close = get_close_matches(tag[:60], _TYPES, n=1)
             hint = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(_TYPES)}"
-            return f"type: no event is called {_short(tag)!r}; {hint}"
+            return f"type: no event is called {short(tag)!r}; {hint}"
         case "union_tag_not_found":
             return "type: it is missing"
         case "json_invalid":
             return not_json(details["ctx"]["error"].replace("at line 1 column", "at column"))
-    where = ".".join("(its name)" if part == "[key]" else _short(part) for part in details["loc"])
+        case "not_finite" | "too_deep" | "too_many_fields":
+            return in_words(details)
+    where = ".".join("(its name)" if part == "[key]" else short(str(part)) for part in details["loc"])
     return f"{where}: {in_words(details)}" if where else f"an event {in_words(details)}"
-
-
-def _short(part: object) -> str:
-    text = printable(str(part))
-    return text if len(text) <= _WIDTH else text[: _WIDTH - 3] + "..."

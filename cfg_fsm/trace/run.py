@@ -31,6 +31,9 @@ _ABORTED = FailureReason.ABORTED.value
 class ActionWriter:
     """Writes each action as a line of JSON, in the shape of ``Action.to_dict()``, to a binary stream.
 
+    JSON has no word for a float that is not finite. One in a payload, which then came from Python and not from a
+    trace, is written as ``null``: the line stays JSON, and the reader sees that there is no number.
+
     ``name``: what errors call the stream. Raises ``OSError`` if it cannot be written,
     ``PydanticSerializationError`` for a payload that is no JSON.
     """
@@ -42,17 +45,22 @@ class ActionWriter:
     def __call__(self, action: Action) -> None:
         """Write one action."""
         try:
-            self._write(to_json(action.to_dict()) + b"\n")
+            self._write(to_json(action.to_dict(), inf_nan_mode="null") + b"\n")
         except OSError as error:
             error.filename = error.filename or self._name
             raise
 
 
+def _nothing() -> None:
+    """Nothing is to be done."""
+
+
 class Run:
     """One run over a registry that has not dispatched anything yet.
 
-    ``on_action``: gets every action, in order. ``clock``: seconds, for the speed of the run. An exception of
-    ``on_action`` or of the source of events passes through; the summary then tells what was done up to there.
+    ``on_action``: gets every action, in order. ``before_tick``: called before each tick of the clock that the run
+    plays. ``clock``: seconds, for the speed of the run. An exception of these or of the source of events passes
+    through; the summary then tells what was done up to there.
     """
 
     def __init__(
@@ -60,12 +68,14 @@ class Run:
         registry: Registry,
         on_action: Callable[[Action], object] | None = None,
         *,
+        before_tick: Callable[[], object] = _nothing,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         if registry.counters()["events"]:
             raise ValueError("a run needs a registry that has not dispatched anything yet")
         self.registry = registry
         self._on_action = on_action
+        self._before_tick = before_tick
         self._clock = clock
         self._seconds = 0.0
         self._ticks = 0
@@ -140,6 +150,7 @@ class Run:
         """
         registry = self.registry
         while (due := registry.next_deadline()) is not None and due < until:
+            self._before_tick()
             self._ticks += 1
             self._take(registry.dispatch(ClockTicked(at=due)).actions)
         self._quiet_until = min(math.inf if due is None else due, registry.now + self._shortest)

@@ -106,7 +106,7 @@ def _sections(summary: Summary) -> Iterator[_Section]:
             for one in summary.live["oldest"]
         ],
     )
-    bad: list[_Row] = [(line,) for line in summary.bad_lines["first"]]
+    bad: list[_Row] = [(printable(line),) for line in summary.bad_lines["first"]]
     yield f"Skipped lines ({summary.bad_lines['count']:,}), the first", ("",), bad
 
 
