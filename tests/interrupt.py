@@ -10,9 +10,12 @@ ENGINE = str(Path(__file__).parent.parent / "cfg_fsm")
 
 
 class Interruption:
-    """Raises ``error`` at the ``at``-th line that the package runs (from 1), once; with 0 it only counts ``lines``."""
+    """Raises ``error`` at the ``at``-th line that the package runs, once; with 0 it only counts ``lines``.
 
-    def __init__(self, at: int = 0, error: type[BaseException] = KeyboardInterrupt, again: int = 0) -> None:
+    ``again``: so many lines later once more. ``error`` may be a function too, which is called there.
+    """
+
+    def __init__(self, at: int = 0, error: Any = KeyboardInterrupt, again: int = 0) -> None:
         self.at, self.error, self.again = at, error, again
         self.lines = 0
         self.where = ""
@@ -36,5 +39,7 @@ class Interruption:
                 if not self.again:
                     self.at = 0
                 self.again = 0
-                raise self.error
+                if isinstance(self.error, type):
+                    raise self.error
+                self.error()  # something else that happens there
         return self._line

@@ -216,17 +216,15 @@ class Journal:
     def deliver(self) -> None:
         """The step is complete: hand out its records. What breaks it off (Ctrl-C) comes out when all have them."""
         records = self._pending
-        if not records:
-            return
-        if not self._delivering:
-            self._join()
-            self._delivering = True  # until it is done nothing is added: see ``begin``
         broken: BaseException | None = None
-        while self._turn < len(self._observers):
-            broken = self._hand_over(records) or broken
-        records.clear()
-        self._turn, self._mark = 0, None
-        self._delivering = False
+        if records:
+            if not self._delivering:
+                self._join()
+                self._delivering = True  # until it is done nothing is added: see ``begin``
+            while self._turn < len(self._observers):
+                broken = self._hand_over(records) or broken
+            records.clear()
+        self._turn, self._mark, self._delivering = 0, None, False
         if broken is not None:
             raise broken
 

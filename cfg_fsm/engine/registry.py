@@ -6,8 +6,9 @@ step is complete.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any, TypeVar
 
 from cfg_fsm.actions import Action, Dispatched, accepted
 from cfg_fsm.engine.group import Group
@@ -20,8 +21,29 @@ from cfg_fsm.errors import NotAnEvent, ReentrantDispatch
 from cfg_fsm.events import Event
 from cfg_fsm.limits import Limits
 
+#: In the place of an event: somebody looks at what is held, and nothing may change meanwhile.
+_READING = object()
 #: In the place of an event: no step is under way, and there are actions of one that was broken off.
 _OWED = object()
+
+
+_R = TypeVar("_R")
+
+
+def _undisturbed(look: Callable[[Registry], _R]) -> Callable[[Registry], _R]:
+    """The method only looks. Meanwhile the collector may run a finalizer that dispatches: it is refused,
+    as it is in the middle of a step."""
+
+    @wraps(look)
+    def undisturbed(self: Registry) -> _R:
+        step = self._ledger.step
+        before, step.event = step.event, _READING
+        try:
+            return look(self)
+        finally:
+            step.event = before
+
+    return undisturbed
 
 
 class Registry:
@@ -64,15 +86,15 @@ class Registry:
                 step.forget()
             else:
                 step.effect = step.record = step.made = step.counted = step.result = step.event = None
+            if ledger.dropped:
+                # What this list holds goes as the call returns, last of all: a finalizer may dispatch.
+                _held, ledger.dropped = ledger.dropped, []
+            return answer
         except BaseException:
             if step.event is not None or answer is not None:  # it had begun: run it to its end
                 step.event, step.result, step.resumed = event, answer or step.result, True
                 self._finish()
             raise
-        if ledger.dropped:
-            # What this list holds goes as the call returns, last of all: a finalizer may dispatch.
-            _held, ledger.dropped = ledger.dropped, []
-        return answer
 
     def _take(self, event: Event, named: Named | None) -> Dispatched:
         """Take in the event of the step. It is called again if the step is broken off."""
@@ -207,6 +229,7 @@ class Registry:
             "a registry cannot be pickled, with the host's payloads in it; log its events and replay them"
         )
 
+    @_undisturbed
     def snapshot(self) -> Snapshot:
         """Everything that is held, as plain data; see ``Snapshot``. For tests and for looking inside.
 
@@ -235,10 +258,12 @@ class Registry:
         """The latest time that an event brought, monotonic seconds. It never goes back."""
         return self._ledger.step.now
 
+    @_undisturbed
     def next_deadline(self) -> float | None:
         """When the next ``clock_ticked`` will end a parent, monotonic seconds; ``None``: no deadline is set."""
         return self._ledger.next_deadline()
 
+    @_undisturbed
     def unconfirmed(self) -> list[Unconfirmed]:
         """Requests that were told to abort and have not reported their end: what may still run, the oldest first.
 
@@ -250,12 +275,14 @@ class Registry:
             for one in sorted(ledger.unconfirmed().values(), key=lambda one: one.since)
         ]
 
+    @_undisturbed
     def requests(self) -> list[RequestView]:
         """The live requests, for people: groups in order of registration, a parent before its companions."""
         ledger = self._ledger
-        records = list(ledger.requests.values())  # the collector may run a finalizer that dispatches
-        return view((record for record in records if isinstance(record, Group)), ledger.step.now)
+        groups = (record for record in ledger.requests.values() if isinstance(record, Group))
+        return view(groups, ledger.step.now)
 
+    @_undisturbed
     def counters(self) -> dict[str, Any]:
         """What is there and what has happened so far, as numbers.
 
