@@ -67,6 +67,35 @@ class ForwardParent(_Imperative):
         }
 
 
+class _Unfrozen(ForwardParent):
+    """One that is being made: a frozen dataclass sets each field in a call, which costs five times as much."""
+
+    __slots__ = ()
+    __setattr__ = object.__setattr__
+
+
+def forward_parent(
+    parent_id: str,
+    life: int,
+    stage_id: int,
+    engine_outputs: Any,
+    roles: dict[str, str],
+    outputs: list[Any],
+    context: Any,
+) -> ForwardParent:
+    """``ForwardParent`` of these fields, in its order. There is one in the life of every parent."""
+    action = _Unfrozen.__new__(_Unfrozen)
+    action.parent_id = parent_id  # type: ignore[misc]
+    action.life = life  # type: ignore[misc]
+    action.stage_id = stage_id  # type: ignore[misc]
+    action.engine_outputs = engine_outputs  # type: ignore[misc]
+    action.companion_request_ids = roles  # type: ignore[misc]
+    action.companion_outputs = outputs  # type: ignore[misc]
+    action.context = context  # type: ignore[misc]
+    action.__class__ = ForwardParent  # type: ignore[assignment]
+    return action
+
+
 @dataclass(frozen=True, slots=True)
 class FailParent(_Imperative):
     """Tell the client that its request failed."""
@@ -169,8 +198,9 @@ class Dispatched(NamedTuple):
 
 def accepted(life: int) -> Dispatched:
     """The answer to an event that was taken in and asks nothing of the host. One object for many answers."""
-    return _ACCEPTED[life] if life < _MANY else Dispatched("accepted", None, (), life)
+    return ACCEPTED[life] if life < MANY else Dispatched("accepted", None, (), life)
 
 
-_MANY = 64
-_ACCEPTED = tuple(Dispatched("accepted", None, (), life) for life in range(_MANY))
+MANY = 64
+#: Those answers, by life.
+ACCEPTED = tuple(Dispatched("accepted", None, (), life) for life in range(MANY))

@@ -29,8 +29,9 @@ RequestId: TypeAlias = Annotated[str, StringConstraints(strict=True, min_length=
 Role: TypeAlias = Annotated[str, StringConstraints(strict=True, min_length=1)]
 #: Monotonic seconds, finite, not negative.
 Seconds: TypeAlias = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
-Index: TypeAlias = Annotated[int, Field(strict=True)]
-Life: TypeAlias = Annotated[int, Field(strict=True, ge=0)]
+#: A whole number that 64 bits hold.
+Index: TypeAlias = Annotated[int, Field(strict=True, ge=-(2**63), lt=2**63)]
+Life: TypeAlias = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
 Flag: TypeAlias = Annotated[bool, Field(strict=True)]
 Text: TypeAlias = Annotated[str, StringConstraints(strict=True), AfterValidator(_writable)]
 FinishReason: TypeAlias = Literal["stop", "length", "abort", "error"]

@@ -34,8 +34,9 @@ class Limits(BaseModel):
     """Seconds a parent may live, from its registration."""
     max_requests: Count | None = None
     """How many requests, parents and companions counted, may be live at once."""
-    max_companions_per_parent: Count | None = None
-    """How many companions one parent may have."""
+    max_companions_per_parent: Count | None = 256
+    """How many companions one parent may have; ``None``: any number. A model pipeline makes three at most; a step
+    takes as long as the group is large that it ends, and this keeps that under some milliseconds."""
     tombstones: Annotated[int, Field(strict=True, ge=0)] = 65_536
     """How many ended ids are remembered."""
     tombstone_s: Duration | None = 600.0
@@ -45,7 +46,9 @@ class Limits(BaseModel):
         """These limits with the values that a parent brought in their place."""
         if own is None:
             return self
-        return self.model_copy(update={k: v for k in _PER_PARENT if (v := getattr(own, k)) is not None})
+        return self.model_copy(
+            update={k: v for k in _PER_PARENT if k in own.model_fields_set and (v := getattr(own, k)) is not None}
+        )
 
     @property
     def bounds_time(self) -> bool:

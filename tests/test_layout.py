@@ -32,8 +32,8 @@ FLOORS = {
     ],
     "engine": [
         {"log", "validate", "deadlines"},
-        {"journal"},
-        {"step"},
+        {"journal", "clock"},
+        {"step", "arguments"},
         {"confirmations"},
         {"tombstones"},
         {"machines"},

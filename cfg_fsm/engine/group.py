@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from cfg_fsm import tables
-from cfg_fsm.actions import FailParent, ForwardParent
+from cfg_fsm.actions import FailParent, forward_parent
 from cfg_fsm.engine.resolved import (
     CLEAN_COMPANION,
     CLEAN_PARENT,
@@ -40,6 +40,9 @@ from cfg_fsm.errors import InvalidDefinition
 from cfg_fsm.limits import Limits
 from cfg_fsm.states import FailureReason, Trigger
 from cfg_fsm.tables import DeadlineRow
+
+#: A group with more companions than this is searched by other means.
+MANY = 16
 
 
 class Companion:
@@ -79,12 +82,14 @@ class Group:
 
     __slots__ = (
         "announced",
+        "by_role",
         "companions",
         "context",
         "engine_outputs",
         "life",
         "limits",
         "own_limits",
+        "ready",
         "reason",
         "registered_at",
         "replica",
@@ -117,8 +122,12 @@ class Group:
         self.request_id = request_id
         self.life = life
         self.seq = seq
-        self.companions: tuple[Companion, ...] = ()
-        """In role order. A few at most, so a tuple is smaller and no slower to search than a dictionary."""
+        self.companions: Sequence[Companion] = ()
+        """In role order. Mostly a few, so a tuple is smaller and no slower to search than a dictionary."""
+        self.by_role: dict[str, Companion] | None = None
+        """The same by role, if there are many."""
+        self.ready = 0
+        """If there are many: those before this place are done."""
         self.announced = announced
         """Whether the registration named the companions."""
         self.sealed = announced
@@ -193,6 +202,8 @@ class Group:
         twin.companions = tuple(_twin(companion) for companion in self.companions)
         for companion in twin.companions:
             companion.group = twin
+        if self.by_role is not None:
+            twin.by_role = {companion.role: companion for companion in twin.companions}
         return twin
 
     # -- what events do -----------------------------------------------------------------------------------
@@ -203,15 +214,27 @@ class Group:
         for role, companion_id in companions.items():
             made.append(Companion(companion_id, role, self, now))
         self.companions = tuple(made)
+        if len(made) > MANY:
+            self.by_role = {companion.role: companion for companion in made}
 
     def join(self, role: str, companion_id: str, now: float) -> Companion:
         """A new companion in ``role``, after those that are there."""
         companion = Companion(companion_id, role, self, now)
-        self.companions += (companion,)
+        if self.by_role is None and len(self.companions) < MANY:
+            self.companions = (*self.companions, companion)
+            return companion
+        if self.by_role is None:
+            self.by_role = {one.role: one for one in self.companions}
+        if not isinstance(self.companions, list):
+            self.companions = list(self.companions)
+        self.by_role[role] = companion
+        self.companions.append(companion)
         return companion
 
     def in_role(self, role: str) -> Companion | None:
         """The companion that has this role."""
+        if self.by_role is not None:
+            return self.by_role.get(role)
         for companion in self.companions:
             if companion.role == role:
                 return companion
@@ -283,6 +306,9 @@ class Group:
         CLEAN_COMPANION(old, step)
         companion = Companion(companion_id, old.role, self, step.now)
         self.companions = tuple(companion if one is old else one for one in self.companions)
+        self.ready = 0
+        if self.by_role is not None:
+            self.by_role[old.role] = companion
         return companion
 
     def _running(self, gone: Collection[Group | Companion]) -> list[str]:
@@ -302,6 +328,8 @@ class Group:
                 states = row.companions
                 found: list[Companion] = []
                 if row.every:
+                    if self.by_role is not None and not self._every(states):
+                        continue
                     for companion in self.companions:
                         if companion.state not in states:
                             break
@@ -318,6 +346,16 @@ class Group:
             row.effect(self, row, found, step)
             rows = COUPLED[self.sealed][self.state]
 
+    def _every(self, states: frozenset[str]) -> bool:
+        """Whether every one of many companions is in these states, if the states are those of the bundle: they are
+        looked at once, for a companion that is done stays so. For other states: they are all to be looked at."""
+        if states != DONE:
+            return True
+        companions = self.companions
+        while self.ready < len(companions) and companions[self.ready].state in states:
+            self.ready += 1
+        return self.ready == len(companions)
+
     # The effects of the rows. All have the signature of ``RowEffect``.
 
     def _forward(self, row: CoupledRow, found: Sequence[Companion], step: Step) -> None:
@@ -326,10 +364,10 @@ class Group:
         for companion in self.companions:
             roles[companion.role] = companion.request_id
             outputs.append(companion.output)
-        action = ForwardParent(
+        action = forward_parent(
             self.request_id, self.life, self.stage_id, self.engine_outputs, roles, outputs, self.context
         )
-        if step.is_new(action):
+        if not step.resumed or step.is_new(action):
             step.actions, step.forwards = [*step.actions, action], 1
         self.hand_over(step)
 

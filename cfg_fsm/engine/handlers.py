@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from cfg_fsm import events as ev
 from cfg_fsm import tables
 from cfg_fsm.engine import admission, messages
-from cfg_fsm.engine.group import Companion
+from cfg_fsm.engine.group import Companion, Group
 from cfg_fsm.engine.ledger import Ledger, Record
 from cfg_fsm.engine.step import Cause
 from cfg_fsm.states import FailureReason, Trigger
@@ -33,13 +33,10 @@ def _effect(event: str, trigger: Trigger | None = None) -> Callable[[Effect], Ef
 
 
 @_effect("parent_registered")
-def _register(ledger: Ledger, _: Record | None, event: ev.ParentRegistered) -> int:
-    group = ledger.open(
-        event.parent_id,
-        event.life,
-        announced=event.companions is not None,
-        streaming=event.streaming,
-        own=event.limits,
+def _register(ledger: Ledger, made: Group | None, event: ev.ParentRegistered) -> int:
+    # Nobody lives under that id, but the group that was made for it before the step was broken off.
+    group = made or ledger.open(
+        event.parent_id, event.life, event.companions is not None, event.streaming, event.limits
     )
     if event.companions and not group.companions:
         group.announce(event.companions, ledger.step.now)

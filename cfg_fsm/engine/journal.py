@@ -122,8 +122,13 @@ class Journal:
     )  # fmt: skip
 
     def __init__(self, observers: Iterable[Observer | StepObserver]) -> None:
+        observers = tuple(observers)
+        alone = len(observers) == 1
         self._observers = tuple(
-            (observer.take_step if isinstance(observer, StepObserver) else self._one_by_one(observer), observer)
+            (
+                observer.take_step if isinstance(observer, StepObserver) else self._one_by_one(observer, alone),
+                observer,
+            )
             for observer in observers
         )
         self._pending: list[Fields] = []
@@ -242,12 +247,14 @@ class Journal:
                 return error
         return None
 
-    def _one_by_one(self, observer: Observer) -> Callable[[Sequence[Fields]], None]:
+    def _one_by_one(self, observer: Observer, alone: bool) -> Callable[[Sequence[Fields]], None]:
+        """``alone``: no other observer sees what this one does to a record's body."""
+
         def take_step(records: Sequence[Fields]) -> None:
             broken: BaseException | None = None
             for fields in records:
                 try:
-                    observer(as_record(fields))
+                    observer(as_record(fields) if alone else _own(as_record(fields)))
                 except Exception:  # noqa: BLE001 - logged and counted there
                     self._failed(observer, fields[0])
                 except BaseException as error:  # noqa: BLE001 - it comes out below, when all are handed out
@@ -289,6 +296,17 @@ class Journal:
             self._pending[:] = [(first + n, *fields[1:]) for n, fields in enumerate(known.values())]
             self.seq = first + len(known) - 1
             self._before.clear()
+
+
+def _own(record: AuditRecord) -> AuditRecord:
+    """The same record with a body of its own."""
+    return record._replace(event=_copied(record.event))
+
+
+def _copied(body: Any) -> Any:
+    if isinstance(body, dict):
+        return {key: _copied(value) for key, value in body.items()}
+    return [_copied(value) for value in body] if isinstance(body, list) else body
 
 
 def _what(fields: Fields) -> tuple[Any, ...]:

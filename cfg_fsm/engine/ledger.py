@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from cfg_fsm.actions import Dispatched, Disposition, ReleaseRequests
+from cfg_fsm.engine.clock import Clock
 from cfg_fsm.engine.confirmations import Confirmations, Told, Waiting
 from cfg_fsm.engine.deadlines import Deadlines
 from cfg_fsm.engine.group import Companion, Group
@@ -28,9 +29,9 @@ class Ledger:
     """What a registry knows. ``journal``: ``None`` if nobody observes."""
 
     __slots__ = (
-        "deadlines", "dropped", "events", "failed", "finished", "forwarded", "ignored", "interrupted", "limits",
-        "parents", "registered", "rejected", "released_unconfirmed", "requests", "step", "timed", "tombstones",
-        "waiting",
+        "clock", "deadlines", "dropped", "events", "failed", "finished", "forwarded", "ignored", "interrupted",
+        "limits", "parents", "registered", "rejected", "released_unconfirmed", "requests", "step", "timed",
+        "tombstones", "waiting",
     )  # fmt: skip
 
     def __init__(self, limits: Limits, journal: Journal | None) -> None:
@@ -39,6 +40,7 @@ class Ledger:
         """The limits if one of them bounds time."""
         self.step = Step(journal)
         """The step under way; between two steps, the time of the last."""
+        self.clock = Clock()
         self.requests: dict[str, Record] = {}
         """Every live request by its id; groups in order of registration."""
         self.deadlines = Deadlines()
@@ -65,7 +67,7 @@ class Ledger:
     def copy(self, journal: Journal | None = None) -> Ledger:
         """An independent ledger with the same entries and a journal of its own; payloads are shared."""
         twin = Ledger(self.limits, journal)
-        twin.step.now = self.step.now
+        twin.step.now, twin.clock = self.step.now, self.clock.copy()
         for name in _NUMBERS:
             setattr(twin, name, getattr(self, name))
         for name in ("failed", "ignored", "rejected"):
@@ -79,18 +81,16 @@ class Ledger:
         return twin
 
     def open(
-        self, parent_id: str, life: int | None, *, announced: bool, streaming: bool, own: Limits | None
+        self, parent_id: str, life: int | None, announced: bool, streaming: bool, own: Limits | None
     ) -> Group:
         """A new group, for ``admit``. ``life``: ``None``: the one after the last. ``own``: its own limits."""
         step = self.step
-        if step.made is not None:
-            return step.made  # type: ignore[no-any-return]  # before the step was broken off
         if life is None:
             life = self.tombstones.last_life(parent_id) + 1
         limits = self.timed if own is None else timed(self.limits.with_overrides(own))
         number = self.registered + 1
         group = Group(parent_id, life, number, step.now, announced, streaming, own, limits)
-        step.made, self.registered, self.parents = group, number, self.parents + 1
+        step.record, self.registered, self.parents = group, number, self.parents + 1
         return group
 
     def admit(self, *records: Record) -> None:
@@ -118,17 +118,16 @@ class Ledger:
                 self.deadlines.update(group)
             step.conclude(group.request_id, group.life)
             return
-        members = group.members()
-        ids = []
-        for record in members:
-            ids.append(record.request_id)
+        ids = [group.request_id]
+        for companion in group.companions:
+            ids.append(companion.request_id)
         if step.counted is not group:
             self.tombstones.add(ids, Tombstone(group.request_id, group.life, step.now))
-            released = self._told(group, members) if step.aborted else ids
+            released = self._told(group) if step.aborted else ids
             if released:
                 step.say(ReleaseRequests(released))
             if group.limits is not None:
-                for record in members:
+                for record in group.members():
                     self.deadlines.drop(record)
             self.dropped.append((group, group.companions))
             if group.reason is None:
@@ -139,11 +138,12 @@ class Ledger:
         step.conclude(group.request_id, group.life)
         for request_id in reversed(ids):  # the parent last: until it is gone the group is not concluded
             self.requests.pop(request_id, None)
-        group.companions = ()  # the records refer to each other: let them go without the collector
+        group.companions, group.by_role = (), None  # they refer to each other: let them go without the collector
 
-    def _told(self, group: Group, members: list[Record]) -> list[str]:
+    def _told(self, group: Group) -> list[str]:
         """The host is told to abort some of the group, which has ended: remember whom. Who is released now."""
         step = self.step
+        members = group.members()
         aborted = frozenset(step.aborted)
         told = {
             record.request_id: Told(record.request_id, group.request_id, group.life, step.now, record.replica)
@@ -258,6 +258,7 @@ class Ledger:
             "released_unconfirmed": self.released_unconfirmed,
             "observer_errors": 0 if journal is None else journal.errors,
             "interrupted_steps": self.interrupted,
+            "clock": self.clock.counters(),
         }
 
 

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any, TypeVar
 
-from cfg_fsm.actions import Action, Dispatched, accepted
+from cfg_fsm.actions import ACCEPTED, MANY, Action, Dispatched, accepted
+from cfg_fsm.engine.arguments import journal_of, limits_of
 from cfg_fsm.engine.group import Group
-from cfg_fsm.engine.journal import Journal, Observer
+from cfg_fsm.engine.journal import Observer
 from cfg_fsm.engine.ledger import Ledger
-from cfg_fsm.engine.routes import NAMED, OTHER_LIFE, SEVERAL, Named
+from cfg_fsm.engine.routes import NAMED, OTHER_LIFE, SEVERAL
 from cfg_fsm.engine.snapshot import Snapshot, take_snapshot
 from cfg_fsm.engine.views import RequestView, Unconfirmed, view, waits_until
 from cfg_fsm.errors import NotAnEvent, ReentrantDispatch
@@ -55,7 +56,7 @@ class Registry:
     """
 
     def __init__(self, limits: Limits | None = None, observers: Iterable[Observer] = ()) -> None:
-        self._ledger = Ledger(_limits(limits), _journal(observers))
+        self._ledger = Ledger(limits_of(limits), journal_of(observers))
         self._owed: tuple[Action, ...] = ()
         """What was said by steps that were broken off, until the host has it."""
 
@@ -80,39 +81,25 @@ class Registry:
         answer = None
         try:
             # On one line, as everywhere where a step counts: it is done once, wherever a step is broken off.
-            step.event, ledger.events = event, ledger.events + 1
-            answer = self._take(event, named)
-            if answer.actions:
-                step.forget()
-            else:
-                step.effect = step.record = step.made = step.counted = step.result = step.event = None
-            if ledger.dropped:
-                # What this list holds goes as the call returns, last of all: a finalizer may dispatch.
-                _held, ledger.dropped = ledger.dropped, []
-            return answer
-        except BaseException:
-            if step.event is not None or answer is not None:  # it had begun: run it to its end
-                step.event, step.result, step.resumed = event, answer or step.result, True
-                self._finish()
-            raise
-
-    def _take(self, event: Event, named: Named | None) -> Dispatched:
-        """Take in the event of the step. It is called again if the step is broken off."""
-        ledger = self._ledger
-        step = ledger.step
-        journal = step.journal
-        if step.result is None:
+            step.event, step.effect, ledger.events = event, None, ledger.events + 1
+            journal = step.journal
             now = event.at
-            if now is None or now < step.now:  # time never goes back
+            if now is None:
                 now = step.now
+                if ledger.timed is not None:
+                    ledger.clock.was_undated(event)
+            elif now < step.now:  # time never goes back
+                now = ledger.clock.went_back(event, now, step.now)
+            elif now - step.now > ledger.clock.largest_jump:
+                ledger.clock.jumped(event, now, step.now)
             if journal is not None:
                 journal.begin_with(event, now)
             step.now = now
             if ledger.tombstones.expire_at <= now:
                 ledger.tombstones.expire(now)
             if named is None:
-                step.result = SEVERAL[type(event)].take(ledger, event)
-            elif step.effect is None:
+                answer = SEVERAL[type(event)].take(ledger, event)
+            else:
                 # One request is named: find it, classify, then refuse or carry out.
                 request_id = named.subject(event)
                 record = ledger.requests.get(request_id)
@@ -128,49 +115,86 @@ class Registry:
                         if option.guard is None or option.guard(ledger, record, event):
                             break
                 if option.effect is None:
-                    step.result = named.refuse(ledger, event, record, option)
+                    answer = named.refuse(ledger, event, record, option)
                 else:
                     step.effect, step.record = option.effect, record
                     life = option.effect(ledger, record, event)
                     if step.actions:
-                        step.result = Dispatched("accepted", None, tuple(step.actions), life)
+                        answer = Dispatched("accepted", None, tuple(step.actions), life)
                     else:
-                        step.result = accepted(life)
+                        answer = ACCEPTED[life] if life < MANY else accepted(life)
+            if journal is not None:
+                journal.deliver()
+            if step.actions:
+                step.forget()
             else:
-                life = self._carry_on(event)
-                step.result = Dispatched("accepted", None, tuple(step.actions), life)
+                step.record = step.counted = step.event = None
+            if ledger.dropped:
+                # What this list holds goes as the call returns, last of all: a finalizer may dispatch.
+                _held, ledger.dropped = ledger.dropped, []
+            return answer
+        except BaseException:
+            if step.event is not None or answer is not None:  # it had begun: run it to its end
+                step.event, step.result, step.resumed = event, answer, True
+                self._finish()
+            raise
+
+    # -- a step that was broken off ---------------------------------------------------------------------------
+
+    def _again(self, event: Event) -> Dispatched:
+        """Take in the event of a step that was broken off: what was not done yet, that is."""
+        ledger = self._ledger
+        step = ledger.step
+        journal = step.journal
+        if step.result is None:
+            now = max(step.now, event.at or 0.0)
+            if journal is not None:
+                journal.resume(event)
+                journal.begin_with(event, now)
+            step.now = now
+            ledger.tombstones.expire(now)
+            named = NAMED.get(type(event))
+            if named is None:
+                step.result = SEVERAL[type(event)].take(ledger, event)
+            elif step.effect is not None:
+                step.result = self._carry_on(event)
+            else:
+                request_id = named.subject(event)
+                record = ledger.requests.get(request_id)
+                option = named.option(ledger, record, event, request_id)
+                if option.effect is None:
+                    step.result = named.refuse(ledger, event, record, option)
+                else:
+                    step.effect, step.record = option.effect, record
+                    step.result = self._carry_on(event)
         if journal is not None:
             journal.deliver()
         return step.result
 
-    # -- a step that was broken off ---------------------------------------------------------------------------
-
-    def _carry_on(self, event: Event) -> int:
-        """The effect of the event had begun: do what is left of it."""
+    def _carry_on(self, event: Event) -> Dispatched:
+        """The effect of the event, or what is left of it."""
         step = self._ledger.step
-        effect, record = step.effect, step.record
-        assert effect is not None
-        if record is not None:
-            group: Group = record.group
-            if self._ledger.requests.get(group.request_id) is not group or (step.concluded and not group.ended):
-                return int(record.life)  # all is done
-        return effect(self._ledger, record, event)
+        group = None if step.record is None else step.record.group
+        gone = group is not None and group.ended and self._ledger.requests.get(group.request_id) is not group
+        if group is not None and (gone or (step.concluded and not group.ended)):
+            life = group.life  # all is done
+        else:
+            assert step.effect is not None
+            life = step.effect(self._ledger, step.record, event)
+        return Dispatched("accepted", None, tuple(step.actions), life)
 
     def _finish(self) -> None:
         """Run the step that was broken off to its end. If that cannot be now, the next event does it."""
         ledger = self._ledger
         step = ledger.step
-        event = step.event
-        if step.journal is not None and step.result is None:
-            step.journal.resume(event)
         try:
-            self._owed += self._take(event, NAMED.get(type(event))).actions
+            self._owed += self._again(step.event).actions
         except (RecursionError, MemoryError):
             raise  # the next event finds more room
         except Exception:  # a defect: the step is given up, and the registry stays of use
             if step.journal is not None:
                 step.journal.abandon()
-            step.forget()
+            step.give_up()
             raise
         step.forget()
         ledger.interrupted += 1
@@ -213,7 +237,7 @@ class Registry:
         if self._ledger.step.resumed:
             self._finish()
         twin = Registry.__new__(Registry)
-        twin._ledger = self._ledger.copy(_journal(observers))
+        twin._ledger = self._ledger.copy(journal_of(observers))
         twin._owed = self._owed
         twin._ledger.step.event = self._ledger.step.event
         return twin
@@ -289,22 +313,3 @@ class Registry:
         ``ignored``, ``rejected`` and ``failed`` are dictionaries by code; all others are plain integers.
         """
         return self._ledger.counters()
-
-
-def _limits(limits: object) -> Limits:
-    if limits is None:
-        return Limits()
-    if not isinstance(limits, Limits):
-        shown = f"Limits(**{limits!r})" if isinstance(limits, dict) else "Limits(deferred_s=30.0)"
-        raise TypeError(f"limits is of type {type(limits).__name__}; give a Limits object, as in {shown}")
-    return limits
-
-
-def _journal(observers: object) -> Journal | None:
-    if callable(observers) or not isinstance(observers, Iterable):
-        raise TypeError(f"observers is a list of callables, as in observers=[{observers!r}]")
-    observers = tuple(observers)
-    for observer in observers:
-        if not callable(observer):
-            raise TypeError(f"an observer is called with each record; {observer!r} cannot be called")
-    return Journal(observers) if observers else None

@@ -71,6 +71,11 @@ Cell: TypeAlias = tuple[Option, ...]
 OTHER_LIFE: Cell = (Option("", Choice(Verdict.IGNORED, None, IgnoredReason.OTHER_LIFE)),)
 
 
+def _first(cell: Cell, ledger: Ledger, record: Record | None, event: Event) -> Option:
+    """The first choice whose guard holds."""
+    return next(option for option in cell if option.guard is None or option.guard(ledger, record, event))
+
+
 class Route:
     """How the events of one type are taken in."""
 
@@ -93,8 +98,7 @@ class Route:
         """What the event means for this record, which is live."""
         if self.checks_life and event.life is not None and event.life != record.life:
             return OTHER_LIFE[0]
-        cell = self.cells[record.machine][record.state]
-        return next(option for option in cell if option.guard is None or option.guard(ledger, record, event))
+        return _first(self.cells[record.machine][record.state], ledger, record, event)
 
 
 class Named(Route):
@@ -119,6 +123,12 @@ class Named(Route):
         if reports and event.life in (None, known.life):
             ledger.hear(request_id)
         return self.cells[(tables.PARENT if is_parent else tables.COMPANION).value][CLEANED]
+
+    def option(self, ledger: Ledger, record: Record | None, event: Event, request_id: str) -> Option:
+        """What the event means for the request it names, live or not. ``Registry.dispatch`` does it in line."""
+        if record is not None:
+            return self.choose(ledger, record, event)
+        return _first(self.cell_of_gone(ledger, event, request_id), ledger, record, event)
 
     def refuse(self, ledger: Ledger, event: Event, record: Record | None, option: Option) -> Dispatched:
         """Ignore or reject an event, and answer for a request that would run without an owner."""

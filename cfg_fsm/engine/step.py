@@ -41,7 +41,7 @@ class Step:
 
     __slots__ = (
         "aborted", "actions", "cause", "concluded", "counted", "effect", "event", "forwards", "heard", "journal",
-        "made", "now", "record", "result", "resumed", "running",
+        "now", "record", "result", "resumed", "running",
     )  # fmt: skip
 
     def __init__(self, journal: Journal | None, *, heard: bool = True) -> None:
@@ -61,23 +61,28 @@ class Step:
         """... the record that it does it to."""
         self.result: Dispatched | None = None
         """The answer, once all is done but its delivery to the observers."""
-        self.forget()
-
-    def forget(self) -> None:
-        """The step is complete: nothing of it is kept but the time."""
         self.cause: Cause | None = None
-        self.actions: list[Action] = []
-        """What was said so far, in order."""
-        self.concluded = 0
-        """How many of them are of groups that have spoken to their end."""
         self.running: list[str] | None = None
         """Ids of the failing group that may still run, taken before anything moves."""
         self.aborted: Sequence[str] = ()
         """Ids of the group that the host was told to abort."""
         self.forwards = 0
         """How many bundles the group handed over."""
-        self.made: Any = None
-        """The group that a registration has made."""
+        self.give_up()
+
+    def give_up(self) -> None:
+        """As ``forget``, for a step that did not come to its end."""
+        self.cause = self.running = None
+        self.aborted = ()
+        self.forwards = 0
+        self.forget()
+
+    def forget(self) -> None:
+        """The step is complete: nothing of it is kept but the time."""
+        self.actions: list[Action] = []
+        """What was said so far, in order."""
+        self.concluded = 0
+        """How many of them are of groups that have spoken to their end."""
         self.counted: Any = None
         """The group, or the refusal, that is counted already."""
         self.effect = self.record = self.result = self.event = None
@@ -85,11 +90,11 @@ class Step:
 
     def is_new(self, action: Action) -> bool:
         """Whether the group has not said so before the step was broken off."""
-        return not self.resumed or all(type(said) is not type(action) for said in self.actions[self.concluded :])
+        return all(type(said) is not type(action) for said in self.actions[self.concluded :])
 
     def say(self, action: Action) -> None:
         """The host has to do this."""
-        if self.is_new(action):
+        if not self.resumed or self.is_new(action):
             self.actions.append(action)
 
     def abort(self, request_ids: list[str]) -> None:

@@ -73,7 +73,11 @@ class Tombstones:
         for request_id in request_ids:
             by_id[request_id] = tombstone
         while len(by_id) > self._limit:
-            self._drop(next(iter(by_id)))
+            request_id, _ = by_id.popitem(last=False)
+            if self.told:
+                self.told.pop(request_id, None)
+            if self._parent_lives:
+                self._parent_lives.pop(request_id, None)
         expire_at = tombstone.ended_at + self._seconds
         if expire_at < self.expire_at:
             self.expire_at = expire_at

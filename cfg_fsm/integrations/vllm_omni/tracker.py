@@ -7,16 +7,17 @@ group, and there the coupling rows clean all its machines.
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from cfg_fsm.engine.arguments import journal_of, limits_of
 from cfg_fsm.engine.deadlines import Deadlines
 from cfg_fsm.engine.group import Companion, Group
-from cfg_fsm.engine.journal import Journal, Observer
+from cfg_fsm.engine.journal import Observer
+from cfg_fsm.engine.log import log_warning
 from cfg_fsm.engine.resolved import CAN_FINISH, DONE, WAITING
 from cfg_fsm.engine.step import Cause, Step
 from cfg_fsm.engine.tombstones import Tombstone, Tombstones
@@ -24,8 +25,6 @@ from cfg_fsm.engine.views import RequestView, view
 from cfg_fsm.limits import Limits
 from cfg_fsm.states import FailureReason, IgnoredReason, RejectedReason
 from cfg_fsm.tables import Verdict
-
-_LOGGER = logging.getLogger("cfg_fsm")
 
 
 class _Tracked(Group):
@@ -96,13 +95,14 @@ class CfgCompanionTracker:
         deferred_limit_s: float | None = None,
         observers: Iterable[Observer] = (),
     ) -> None:
-        limits = Limits() if limits is None else limits
+        limits = limits_of(limits)
+        if not callable(clock):
+            raise TypeError(f"clock is called for the time in seconds, as time.monotonic is; {clock!r} cannot be")
         if deferred_limit_s is not None:
             limits = limits.model_copy(update={"deferred_s": _seconds("deferred_limit_s", deferred_limit_s)})
-        observers = tuple(observers)
         self._clock = clock
         self._limits = Limits(deferred_s=limits.deferred_s) if limits.deferred_s is not None else None
-        self._step = Step(Journal(observers) if observers else None, heard=False)
+        self._step = Step(journal_of(observers), heard=False)
         self._groups: dict[str, _Tracked] = {}
         self._companions: dict[str, Companion] = {}
         self._superseded: dict[str, _Tracked] = {}
@@ -232,7 +232,7 @@ class CfgCompanionTracker:
         group = companion.group
         group.complete(companion, companion.output, step)
         if companion.output is None:
-            _LOGGER.warning(
+            log_warning(
                 "companion %s (role %s) of %s completed without an output: the bundle is incomplete",
                 companion_id, companion.role, group.request_id,
             )  # fmt: skip
@@ -443,7 +443,10 @@ class CfgCompanionTracker:
         self._tombstones.add((group.request_id,), kind(group.request_id, group.life, step.now))
         if step.journal is not None:
             self._dropped.append((group, group.companions))
-        group.companions = ()  # the records refer to each other: let them go without the collector
+        group.companions, group.by_role = (
+            (),
+            None,
+        )  # the records refer to each other: let them go without the collector
         if group.superseded:
             ids += group.superseded
             for companion_id in group.superseded:
@@ -476,7 +479,7 @@ class CfgCompanionTracker:
         rejected = isinstance(reason, RejectedReason)
         if rejected:
             under = "" if asked_by is None else f" under {asked_by}"
-            _LOGGER.warning("registration of %s%s refused: %s", request_id, under, reason)
+            log_warning("registration of %s%s refused: %s", request_id, under, reason)
         if self._step.journal is not None:
             self._step.journal.refused(
                 (Verdict.REJECTED if rejected else Verdict.IGNORED).value,
