@@ -54,7 +54,7 @@ def held(tracker: CfgCompanionTracker) -> list[str]:
         where
         for where, container in containers(tracker, "tracker")
         if len(container)
-        and not all(callable(value) for value in container)
+        and not all(callable(part) for value in container for part in (value if type(value) is tuple else [value]))
         and not (isinstance(container, Mapping) and not set(container) & set(IDS) and _are_counts(container))
     ]
 
