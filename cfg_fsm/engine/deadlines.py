@@ -124,7 +124,9 @@ class Deadlines:
             if not queue.when:
                 queue.alarm = math.inf
                 self._queues.pop(key, None)
-                if len(self._heap) > 2 * len(self._queues) + SLACK:
+                if not self._queues:
+                    self._heap.clear()
+                elif len(self._heap) > 2 * len(self._queues) + SLACK:
                     heap = [(one.alarm, its_key) for its_key, one in self._queues.items()]
                     heapq.heapify(heap)
                     self._heap = heap

@@ -13,6 +13,7 @@ from pydantic_core import to_json
 
 from cfg_fsm.actions import ACTION_TYPES, Action, FailParent, ForwardParent, ReleaseRequests
 from cfg_fsm.engine.journal import Observer
+from cfg_fsm.engine.clock import LONG
 from cfg_fsm.engine.registry import Registry
 from cfg_fsm.errors import BadLine
 from cfg_fsm.events import ClockTicked, Event, ParentOutputReady, ParentRegistered, RequestsAborted
@@ -95,6 +96,9 @@ class Run:
         self._aborted: str | None = None
         """A parent that the client aborted."""
         self._first_line: dict[tuple[str, str], int] = {}
+        self._latest: float | None = None
+        self._clock_odd: dict[str, dict[str, Any]] = {}
+        """The first event of each kind whose time is odd: ``{"line", "by_s"}``."""
         self._bad = 0
         self._bad_first: list[str] = []
 
@@ -109,8 +113,13 @@ class Run:
         try:
             for line, event in events:
                 at = event.at
-                if at is not None and at > self._quiet_until:
-                    self._play(at)
+                if at is not None:
+                    if self._latest is not None and not 0 <= at - self._latest <= LONG:
+                        self._note_time(line, at)
+                    if self._latest is None or at > self._latest:
+                        self._latest = at
+                    if at > self._quiet_until:
+                        self._play(at)
                 answer = dispatch(event)
                 if answer.actions:
                     self._take(answer.actions)
@@ -135,6 +144,12 @@ class Run:
             self._play(math.inf)
         finally:
             self._seconds += self._clock() - started
+
+    def _note_time(self, line: int, at: float) -> None:
+        assert self._latest is not None
+        kind = "behind" if at < self._latest else "jump"
+        known = self._clock_odd.setdefault(kind, {"count": 0, "line": line, "by_s": abs(at - self._latest)})
+        known["count"] += 1
 
     def skip(self, bad: BadLine) -> None:
         """Count a bad line that is passed over: the ``on_bad`` of ``read_events``."""
@@ -234,6 +249,7 @@ class Run:
             events=events,
             ticks=self._ticks,
             bad_lines={"count": self._bad, "first": list(self._bad_first)},
+            clock={kind: dict(found) for kind, found in self._clock_odd.items()},
             audit_errors=counters["observer_errors"],
             seconds=self._seconds,
             events_per_second=events / self._seconds if self._seconds > 0 else 0.0,

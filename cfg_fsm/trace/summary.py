@@ -43,6 +43,9 @@ class Summary:
     """Ticks of the clock that the run put between them."""
     bad_lines: dict[str, Any]
     """``{"count", "first"}`` of the lines that were skipped; each example is ``file:line: why``."""
+    clock: dict[str, dict[str, Any]]
+    """Times that are odd: ``behind`` (an event before the time of the one before it) and ``jump`` (the time goes on by
+    more than a day), each ``{"count", "line", "by_s"}`` with the first such event. Empty if there are none."""
     audit_errors: int
     """Records that an observer failed to take."""
     seconds: float
@@ -115,6 +118,14 @@ def _awaited(one: dict[str, Any]) -> str:
     return ", ".join(awaited + ([] if one["sealed"] else ["sealing"])) or "-"
 
 
+_ODD_TIMES = {
+    "jump": "goes on by {:,.3f} s at once: if its clock has another unit than the others', deadlines ended parents there "
+    "and none comes after it, and waits are not to be trusted",
+    "behind": "lies {:,.3f} s before the event ahead of it: it is taken to happen at that time, so waits that begin or "
+    "end there are too short",
+}
+
+
 def render(summary: Summary, terminal: bool) -> str:
     """The summary as text: rich tables for a terminal, else aligned columns without colour."""
     sections = [section for section in _sections(summary) if section[2]]
@@ -123,6 +134,12 @@ def render(summary: Summary, terminal: bool) -> str:
         f"{_count(summary.events, 'event')}, {_count(summary.ticks, 'clock tick')} played, in {took}: "
         f"{_three(summary.events_per_second)} events/s"
     )
+    for kind, what in _ODD_TIMES.items():
+        if kind in summary.clock:
+            odd = summary.clock[kind]
+            last += (
+                f"\nline {odd['line']} {what.format(odd['by_s'])} ({_count(odd['count'], 'such event')} in all)"
+            )
     if summary.audit_errors:
         last += f"\n{_count(summary.audit_errors, 'audit record')} could not be written"
     if terminal:
