@@ -15,7 +15,7 @@ from cfg_fsm.rules.rule import Rule, require
 from cfg_fsm.rules.verdicts import r5_nothing_raises
 from cfg_fsm.rules.walks import r10_ticks_alone_end_every_parent
 
-README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 NUMBERED = [f"R{number}" for number in range(1, 13)]
 
 
