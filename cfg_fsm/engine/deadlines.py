@@ -56,6 +56,7 @@ class Queue:
         """The earliest of them; infinity: there is none."""
         if not self.sorted:
             self.when = OrderedDict(sorted(self.when.items(), key=lambda item: item[1]))
+            self.last = next(reversed(self.when.values()), -math.inf)
             self.sorted = True
         return next(iter(self.when.values()), math.inf)
 
