@@ -119,7 +119,9 @@ def test_what_the_host_says_of_parents_is_no_report_of_a_companion(host, event):
     assert host.verdict(register("q", {"neg": "a"})) == ("rejected", "may_still_report")
 
 
-@pytest.mark.parametrize("event", [output("p"), error("p"), finish("p"), reject("p")], ids=lambda event: event.type)
+@pytest.mark.parametrize(
+    "event", [output("p"), error("p"), finish("p"), reject("p")], ids=lambda event: event.type
+)
 def test_a_parent_that_starts_after_its_clean_end_may_report(host, event):
     host.send(register("p", {}), finish("p"))
     assert host.tells(start("p", 3)) == ["abort p"]

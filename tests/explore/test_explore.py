@@ -13,6 +13,7 @@ from mutants import MUTANTS
 from replay import replay
 from typer.testing import CliRunner
 
+from cfg_fsm import Limits
 from cfg_fsm.cli import app
 from cfg_fsm.explore.coverage import Coverage
 from cfg_fsm.explore.environment import Scheduler, unborn
