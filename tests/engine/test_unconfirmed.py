@@ -111,9 +111,9 @@ def test_whose_release_waits_is_among_them_until_it_is_released_and_longer():
 def test_who_waits_is_among_them_though_nothing_else_is_remembered():
     host = Host(confirm_s=5, tombstones=0)
     host.send(register("p", {"neg": "a"}), start("a", 1), abort("p", at=1.0), start("a", 3, at=2.0))
-    assert [one[:2] + one[4:] for one in host.registry.unconfirmed()] == [
-        ("p", "p", None, 6.0),
-        ("a", "p", (0, 3), 6.0),
+    assert [one[:2] + one[3:] for one in host.registry.unconfirmed()] == [
+        ("p", "p", 1.0, None, 6.0),
+        ("a", "p", 2.0, (0, 3), 6.0),
     ]
     host.send(tick(6.0))
     assert names(host) == []
