@@ -13,7 +13,8 @@ from unittest import mock
 
 from cfg_fsm import Limits, actions, tables
 from cfg_fsm import events as ev
-from cfg_fsm.engine import group, routes
+from cfg_fsm.engine import admission, group, routes
+from cfg_fsm.engine.confirmations import Confirmations
 from cfg_fsm.engine.deadlines import Deadlines
 from cfg_fsm.engine.ledger import Ledger
 from cfg_fsm.engine.step import Step
@@ -30,6 +31,7 @@ DOUBLED = replace(PLAIN, faults=Faults(duplicated=1))
 LATE = replace(ONE, faults=Faults(late=True))
 STRANGE = replace(ONE, faults=Faults(strange=True))
 TIMED = replace(ONE, limits=Limits(deferred_s=2.0, silent_s=3.0, start_s=4.0, total_s=9.0), passes=2)
+CONFIRMED = replace(LATE, limits=Limits(confirm_s=2.0, total_s=9.0, tombstone_s=6.0), passes=1)
 
 
 @dataclass(frozen=True)
@@ -234,9 +236,13 @@ def keeps_a_record_when_the_group_has_ended():
 
 @mutant("r7_tombstones_are_bounded_and_true")
 def keeps_the_payloads_in_the_tombstone():
+    class Name(str):
+        """Like any other, with the group in it."""
+
     def keep(ledger, group, members, actions):
         stone = ledger.tombstones.get(group.request_id)
-        stone.unheard = frozenset({*(stone.unheard or ()), group})
+        stone.parent_id = Name(stone.parent_id)
+        stone.parent_id.group = group
 
     yield _closed(keep)
 
@@ -248,7 +254,7 @@ def writes_no_tombstone():
 
 @mutant("r7_nothing_is_left_of_ended_groups", TIMED)
 def forgets_a_timer():
-    yield patched(Deadlines, "disarm", lambda original: lambda self, group: None)
+    yield patched(Deadlines, "drop", lambda original: lambda self, record: None)
 
 
 @mutant("r3_ids_belong_to_the_group_that_ended")
@@ -399,7 +405,13 @@ def a_registration_that_comes_again_starts_again():
 
 @mutant("r9_registration_is_all_or_nothing", replace(LATE, faults=Faults(late=True, reused=1)))
 def an_id_is_used_again_while_it_may_report():
-    yield patched(Tombstones, "may_report", lambda original: lambda self, request_id: False)
+    def make(original):
+        def why_not(ledger, ids, companions, life, own):
+            return original(ledger, ids, companions, life or 1, own)  # as if the host had numbered it
+
+        return why_not
+
+    yield patched(admission, "_why_no_ids", make)
 
 
 @mutant("r5_an_event_touches_no_other_group", replace(ONE, parents=2, companions=0, announced=(False,)))
@@ -449,8 +461,9 @@ def a_refused_output_is_kept():
 def a_second_output_begins_the_wait_anew():
     def make(original):
         def defer(record, step):
-            original(record, step)
+            moved = original(record, step)
             record.since = step.now
+            return moved
 
         return defer
 
@@ -465,13 +478,13 @@ def a_sign_of_life_counts_for_nothing():
 @mutant("r11_the_next_deadline_is_exact", TIMED)
 def no_timer_is_set_for_a_deferred_parent():
     def make(original):
-        def arm(self, record):
+        def update(self, record):
             if record.state != "deferred":
                 original(self, record)
 
-        return arm
+        return update
 
-    yield patched(Ledger, "arm", make)
+    yield patched(Deadlines, "update", make)
 
 
 @mutant("r10_ticks_alone_end_every_parent", TIMED)
@@ -482,6 +495,79 @@ def a_tick_ends_nobody():
 @mutant("r11_the_next_deadline_is_exact", replace(TIMED, parents=2, companions=0, passes=0))
 def a_tick_ends_the_first_parent_that_is_due_and_no_other():
     yield patched(Deadlines, "due", lambda original: lambda self, now: islice(original(self, now), 1))
+
+
+# -- releases that wait ------------------------------------------------------------------------------------
+
+
+@mutant("r3_ids_belong_to_the_group_that_ended", CONFIRMED)
+def releases_at_once_who_should_wait():
+    def make(original):
+        def released(self, group, members):
+            original(self, group, members)
+            return [record.request_id for record in members]
+
+        return released
+
+    yield patched(Ledger, "_told", make)
+
+
+@mutant("r3_ids_belong_to_the_group_that_ended", CONFIRMED)
+def a_report_releases_nobody_who_waits():
+    def make(original):
+        def hear(self, request_id):
+            self.tombstones.told.pop(request_id, None)
+            self.waiting.remove(request_id)
+
+        return hear
+
+    yield patched(Ledger, "hear", make)
+
+
+@mutant("r10_ticks_alone_end_every_parent", CONFIRMED)
+def never_releases_who_does_not_report():
+    yield patched(Confirmations, "due", lambda original: lambda self, now: iter(()))
+
+
+@mutant("r7_tombstones_are_bounded_and_true", CONFIRMED)
+def releases_on_report_and_in_time():
+    def make(original):
+        def hear(self, request_id):
+            if request_id in self.waiting.by_id:
+                self.step.say(actions.ReleaseRequests([request_id]))
+            self.tombstones.told.pop(request_id, None)
+
+        return hear
+
+    yield patched(Ledger, "hear", make)
+
+
+@mutant("r3_ids_belong_to_the_group_that_ended", CONFIRMED)
+def the_loss_of_any_replica_releases_who_waits():
+    def make(original):
+        def on(self, replica):
+            return [(waiting, list(waiting.told)) for waiting in self._groups.values()]
+
+        return on
+
+    yield patched(Confirmations, "on", make)
+
+
+@mutant("r9_registration_is_all_or_nothing", replace(CONFIRMED, faults=Faults(late=True, reused=1)))
+def an_id_that_waits_is_used_again_with_a_life():
+    def make(original):
+        def why_not(ledger, *args):
+            with mock.patch.object(ledger.waiting, "by_id", {}):
+                return original(ledger, *args)
+
+        return why_not
+
+    yield patched(admission, "_why_no_ids", make)
+
+
+@mutant("r11_the_next_deadline_is_exact", replace(CONFIRMED, limits=Limits(confirm_s=2.0, tombstone_s=1.0)))
+def what_waits_has_no_deadline():
+    yield patched(Ledger, "next_deadline", lambda original: lambda self: self.deadlines.next())
 
 
 # -- the same again -----------------------------------------------------------------------------------------

@@ -33,7 +33,10 @@ KINDS = [
 ]  # fmt: skip
 #: How time goes on with an event; ``None``: the event does not say. It may seem to go back.
 GAPS = [None, None, None, None, 0.0, 0.5, 1.0, 2.0, 4.0, -3.0]
-OWN_LIMITS = [None, None, None, None, Limits(), Limits(total_s=2, start_s=6), Limits(silent_s=1, max_requests=1)]
+OWN_LIMITS = [
+    None, None, None, None, Limits(), Limits(total_s=2, start_s=6), Limits(silent_s=1, max_requests=1),
+    Limits(confirm_s=3), Limits(confirm_s=0.5, total_s=6),
+]  # fmt: skip
 
 
 def maybe(*values):
@@ -42,6 +45,7 @@ def maybe(*values):
 
 LIMITS = st.builds(
     Limits,
+    confirm_s=maybe(1.0, 8.0),
     deferred_s=maybe(1.0, 5.0),
     silent_s=maybe(2.0, 4.0),
     start_s=maybe(1.0, 4.0),
@@ -58,6 +62,7 @@ BOUNDED = st.builds(
     deferred_s=maybe(5.0),
     start_s=maybe(3.0),
     silent_s=maybe(2.0),
+    confirm_s=maybe(1.0, 50.0),
 )
 
 

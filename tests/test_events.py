@@ -447,6 +447,7 @@ def test_the_length_of_a_foreign_payload_is_never_asked_for():
 def test_limits_are_all_optional_and_remember_65536_ids_for_600_seconds():
     limits = Limits()
     assert limits.model_dump() == {
+        "confirm_s": None,
         "deferred_s": None,
         "silent_s": None,
         "start_s": None,
@@ -459,7 +460,7 @@ def test_limits_are_all_optional_and_remember_65536_ids_for_600_seconds():
     assert limits.bounds_time is False
 
 
-@pytest.mark.parametrize("name", ["deferred_s", "silent_s", "start_s", "total_s", "tombstone_s"])
+@pytest.mark.parametrize("name", ["deferred_s", "silent_s", "start_s", "total_s", "tombstone_s", "confirm_s"])
 @pytest.mark.parametrize("bad", [0, -1, True, "3", float("nan"), float("inf")], ids=repr)
 def test_a_limit_in_time_is_a_finite_positive_number(name, bad):
     with pytest.raises(ValidationError):
@@ -469,6 +470,16 @@ def test_a_limit_in_time_is_a_finite_positive_number(name, bad):
 @pytest.mark.parametrize("name", ["deferred_s", "silent_s", "start_s", "total_s"])
 def test_each_of_the_four_times_bounds_time(name):
     assert Limits(**{name: 1}).bounds_time is True
+
+
+def test_the_wait_for_a_confirmation_ends_no_parent():
+    assert Limits(confirm_s=1).bounds_time is False
+
+
+def test_a_parent_may_bring_its_own_wait_for_confirmations():
+    assert Limits(confirm_s=9).with_overrides(Limits(total_s=4)).confirm_s == 9
+    assert Limits(confirm_s=9).with_overrides(Limits(confirm_s=4)).confirm_s == 4
+    assert Limits().with_overrides(Limits(confirm_s=4)).confirm_s == 4
 
 
 @pytest.mark.parametrize("name", ["max_requests", "max_companions_per_parent", "tombstones"])

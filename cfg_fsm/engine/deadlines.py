@@ -56,6 +56,7 @@ class Queue:
         """The earliest of them; infinity: there is none."""
         if not self.sorted:
             self.when = OrderedDict(sorted(self.when.items(), key=lambda item: item[1]))
+            self.last = next(reversed(self.when.values()), -math.inf)
             self.sorted = True
         return next(iter(self.when.values()), math.inf)
 
@@ -116,6 +117,7 @@ class Deadlines:
         if when < queue.alarm:  # the alarm last: what is broken off before is done again
             heapq.heappush(self._heap, (when, key))
             queue.alarm = when
+            self._tidy()
 
     def _take_away(self, key: Key, record: Any) -> None:
         queue = self._queues.get(key)
@@ -124,12 +126,14 @@ class Deadlines:
             if not queue.when:
                 queue.alarm = math.inf
                 self._queues.pop(key, None)
-                if not self._queues:
-                    self._heap.clear()
-                elif len(self._heap) > 2 * len(self._queues) + SLACK:
-                    heap = [(one.alarm, its_key) for its_key, one in self._queues.items()]
-                    heapq.heapify(heap)
-                    self._heap = heap
+                self._tidy()
+
+    def _tidy(self) -> None:
+        """Rebuild the heap if it holds too many pairs that are stale."""
+        if len(self._heap) > 2 * len(self._queues) + SLACK:
+            heap = [(queue.alarm, key) for key, queue in self._queues.items()]
+            heapq.heapify(heap)
+            self._heap = heap
 
     def next(self) -> float | None:
         """The earliest deadline of all, exactly; ``None``: there is none."""

@@ -177,8 +177,9 @@ class Ledger:
         """It has ended and is told to abort again. ``replica``: where it is heard of now, if that is known."""
         self.tombstones.tell(request_id, self.step.now, replica)
         waiting = self.waiting.by_id.get(request_id)
-        if waiting is not None and replica is not None:
-            waiting.told[request_id].replica = replica
+        if waiting is not None:
+            told = waiting.told[request_id]
+            told.since, told.replica = self.step.now, replica or told.replica
 
     def release_lost(self, replica: Replica) -> None:
         """Release those that wait and were last heard of on a replica that is lost."""

@@ -130,7 +130,7 @@ def free(scenario: Scenario) -> list[Signal]:
     found: list[Signal] = [("lose", 0), ("tick", "now"), ("tick", "due")]
     if scenario.rebind:
         found.append(("lose", 1))
-    if scenario.limits.bounds_time:
+    if scenario.timed:
         found.append(("tick", "far"))
     for parent in scenario.parent_ids:
         ids = scenario.companion_ids(parent)

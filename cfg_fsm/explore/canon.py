@@ -56,6 +56,9 @@ def key(
         (other, _of_id(held, other, "", names)) for other in (*requests, *held.tombstones) if other not in known
     ]
     others += history.parent_lives.items()
+    if history.waiting:  # in which order their groups are released
+        waits = sorted(history.waiting.values(), key=lambda wait: (wait.deadline, wait.seq))
+        others.append(tuple(dict.fromkeys(wait.parent_id for wait in waits)))
     if held.limits.tombstones < 1000:  # which goes next matters
         others.append(tuple(held.tombstones))
     return tuple(slots), tuple(others)

@@ -47,7 +47,7 @@ class GroupState(NamedTuple):
     registered: int
     sealed: int
     over: bool
-    """The host saw the release."""
+    """The host saw its end."""
     parent: Request
     companions: tuple[Request, ...]
 

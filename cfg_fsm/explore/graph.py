@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, NamedTuple
 
-from cfg_fsm.actions import Dispatched, ReleaseRequests
+from cfg_fsm.actions import AbortRequests, Dispatched, ReleaseRequests
 from cfg_fsm.engine.journal import AuditRecord
 from cfg_fsm.engine.registry import Registry
 from cfg_fsm.engine.snapshot import Snapshot
@@ -162,13 +162,13 @@ class EngineGraph:
     def _over(self, answer: Dispatched) -> tuple[int, ...]:
         if answer.disposition != "accepted":
             return ()
-        released = [
+        ended = [  # some are released, and some are told to abort and are released later
             request_id
             for action in answer.actions
-            if isinstance(action, ReleaseRequests)
+            if isinstance(action, AbortRequests | ReleaseRequests)
             for request_id in action.request_ids
         ]
-        return tuple(place for place, name in enumerate(self.scenario.parent_ids) if name in released)
+        return tuple(place for place, name in enumerate(self.scenario.parent_ids) if name in ended)
 
 
 def next_due(history: History) -> float | None:
@@ -189,7 +189,7 @@ def take_step(state: State, event: Any, records: list[AuditRecord]) -> tuple[Reg
         answer, after, views = r5_nothing_raises(partial(_look, registry, event))
         again = None
         # Where nothing was done and no deadline was looked at, a repetition shows nothing and takes its time.
-        if answer.disposition == "accepted" or registry.limits.bounds_time:
+        if answer.disposition == "accepted" or answer.actions or registry.limits.bounds_time:
             theirs: list[AuditRecord] = []
             twin = state.registry.copy(observers=[theirs.append])
             again = Repetition(r5_nothing_raises(partial(twin.dispatch, event)), records, theirs)

@@ -14,6 +14,8 @@ PARENTS = ("p", "q", "r")
 
 #: Whole seconds, short, and no two the same, so that few steps of time bring them in every order.
 SHORT_LIMITS = Limits(deferred_s=2.0, silent_s=1.0, start_s=3.0, total_s=4.0, tombstone_s=6.0)
+#: The same with releases that wait: until after the deadlines, and until shortly before the tombstones go.
+CONFIRMED = SHORT_LIMITS.model_copy(update={"confirm_s": 5.0})
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,11 @@ class Scenario:
         return tuple(f"{parent_id}-{role}" for role in ROLES[: self.companions])
 
     @property
+    def timed(self) -> bool:
+        """Whether something happens because time passes."""
+        return self.limits.bounds_time or self.limits.confirm_s is not None
+
+    @property
     def title(self) -> str:
         """In a few words."""
         known = " or ".join("announced" if value else "unsealed" for value in self.announced)
@@ -103,7 +110,9 @@ class Scenario:
         ]
         return (
             f"{_count(self.parents, 'parent')} x {_count(self.companions, 'companion')}, {known}, {flow}, "
-            f"{'with' if self.limits.bounds_time else 'without'} limits; faults: {', '.join(wrong) or 'none'}"
+            f"{'with' if self.limits.bounds_time else 'without'} limits"
+            f"{'' if self.limits.confirm_s is None else ', releases confirmed'}"
+            f"; faults: {', '.join(wrong) or 'none'}"
             f"{'' if self.faults.together is None else f' (at most {self.faults.together} in all)'}"
         )
 

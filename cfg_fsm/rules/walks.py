@@ -28,7 +28,8 @@ def r10_ticks_alone_end_every_parent(registry: Registry) -> None:
     while _left(registry):
         due, left = registry.next_deadline(), _left(registry)
         if due is None:
-            raise Broken("a parent is live and no deadline will end it", registry, ticks=ticks)
+            what = "a parent is live" if registry.counters()["live_parents"] else "a release waits"
+            raise Broken(f"{what} and no deadline will end it", registry, ticks=ticks)
         ticks += 1
         try:
             r5_nothing_raises(partial(registry.dispatch, ClockTicked(at=max(due, registry.now))))
@@ -36,7 +37,7 @@ def r10_ticks_alone_end_every_parent(registry: Registry) -> None:
             broken.ticks = ticks
             raise
         if _left(registry) >= left:
-            raise Broken("a tick at the next deadline ends nobody", registry, ticks=ticks)
+            raise Broken("a tick at the next deadline ends nobody and releases nobody", registry, ticks=ticks)
 
 
 def _left(registry: Registry) -> int:

@@ -11,6 +11,8 @@ from cfg_fsm.rules.step import Step
 
 #: With as many tombstones as this, none is forgotten before its time in any walk of the explorer or the tests.
 _AMPLE = 1000
+#: What may be held of somebody who has ended: these, which hold nothing else, and tuples of them.
+_PLAIN = {str, int, float, bool, tuple, type(None)}
 
 
 @R5.step
@@ -58,18 +60,21 @@ def r7_nothing_is_left_of_ended_groups(step: Step) -> None:
         all(deadline.seq in groups for deadline in step.after.deadlines), "no timer of a group that ended", step
     )
     counters, parents = step.after.counters, len(groups)
-    require(
-        (counters["live"], counters["live_parents"], counters["live_companions"])
-        == (len(live), parents, len(live) - parents),
-        "the counters agree",
-        step,
-    )
+    expected = {
+        "live": len(live),
+        "live_parents": parents,
+        "live_companions": len(live) - parents,
+        "deadlines": len(step.after.deadlines),
+        "waiting": len(step.present.waiting),
+        "unconfirmed": len(step.after.told),
+    }
+    require(all(counters[name] == count for name, count in expected.items()), "the counters agree", step)
 
 
 @R7.step
 def r7_tombstones_are_bounded_and_true(step: Step) -> None:
-    """Ended ids are remembered as they ended, not while they live, not for too long, and not too many; nothing but
-    plain values is held of them."""
+    """Ended ids are remembered as they ended, not while they live, not for too long, and not too many; and who was
+    told to abort as long as it may report or waits. Nothing but plain values is held of them."""
     limits, stones, ended = step.after.limits, step.after.tombstones, step.present.ended
     live = step.after.requests
     require(len(stones) <= limits.tombstones, "no more tombstones than the limit says", step)
@@ -77,14 +82,21 @@ def r7_tombstones_are_bounded_and_true(step: Step) -> None:
     for request_id, stone in stones.items():
         require(stone[:4] == ended.get(request_id), "a tombstone says how its id ended", step)
         require(
-            {type(value) for value in stone[:3]} <= {str, int, float},
+            {type(value) for value in stone} <= _PLAIN,
             "a tombstone holds no payload and no record",
             step,
         )
-    waiting = {request_id: told.waits_until for request_id, told in step.after.told.items() if told.waits_until}
-    expected = {request_id: wait.deadline for request_id, wait in step.present.waiting.items()}
+    told, waits = step.after.told, step.present.waiting
+    waiting = {i: (one.replica, one.waits_until) for i, one in told.items() if one.waits_until is not None}
+    expected = {request_id: (wait.replica, wait.deadline) for request_id, wait in waits.items()}
     require(waiting == expected, "what waits to be released is what was aborted and has not reported", step)
-    require(all(i in stones or i in waiting for i in step.after.told), "nobody else is remembered", step)
+    may_report = {request_id for request_id, stone in stones.items() if stone.may_report}
+    require(told.keys() == may_report | waits.keys(), "who was told to abort is who may report or waits", step)
+    require(
+        {type(value) for one in told.values() for value in (*one, *(one.replica or ()))} <= _PLAIN,
+        "who was told to abort holds no payload and no record",
+        step,
+    )
     if limits.tombstones >= _AMPLE:
         require(len(stones) == len(ended), "an ended id is remembered for its time", step)
     require(
@@ -140,7 +152,8 @@ def the_coupling_is_settled(step: Step) -> None:
 
 @R11.step
 def r11_the_next_deadline_is_exact(step: Step) -> None:
-    """It is the earliest that the views show and that follows from the events; after a tick it is to come."""
+    """It is the earliest that the views show and that follows from the events; after a tick it is to come. The
+    deadlines that are set are those that follow from the events."""
     shown = min((view.deadline for view in step.views if view.deadline is not None), default=None)
     follows = min((d.when for life in step.present.lives.values() for d in life.deadlines()), default=None)
     waits = min((wait.deadline for wait in step.present.waiting.values()), default=None)
@@ -148,6 +161,16 @@ def r11_the_next_deadline_is_exact(step: Step) -> None:
         shown = waits if shown is None else min(shown, waits)
         follows = waits if follows is None else min(follows, waits)
     require(step.after.next_deadline == shown == follows, "the next deadline is exact", step)
+    expected = [
+        (d.when, life.seq, parent_id if d.companion is None else d.companion.request_id)
+        for parent_id, life in step.present.lives.items()
+        for d in life.deadlines()
+    ]
+    require(
+        [deadline[:3] for deadline in step.after.deadlines] == sorted(expected),
+        "the deadlines that are set are those of the states",
+        step,
+    )
     if step.name == "clock_ticked" and shown is not None:
         require(shown > step.after.now, "after a tick nothing is due", step)
 

@@ -12,8 +12,8 @@ from typing import Any, BinaryIO
 from pydantic_core import to_json
 
 from cfg_fsm.actions import ACTION_TYPES, Action, FailParent, ForwardParent, ReleaseRequests
-from cfg_fsm.engine.journal import Observer
 from cfg_fsm.engine.clock import LONG
+from cfg_fsm.engine.journal import Observer
 from cfg_fsm.engine.registry import Registry
 from cfg_fsm.errors import BadLine
 from cfg_fsm.events import ClockTicked, Event, ParentOutputReady, ParentRegistered, RequestsAborted

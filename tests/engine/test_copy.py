@@ -1,10 +1,11 @@
 """A copy of a registry is in the same state and goes its own way."""
 
 import copy
+import pickle
 
 import pytest
 from budget import part_of
-from helpers import TWO, Payload, abort, done, error, finish, output, register, start, tick, told
+from helpers import TWO, Payload, abort, done, error, finish, lose, output, register, start, tick, told
 from hypothesis import given, settings
 from model import take_picture
 from strategies import mishaps
@@ -39,11 +40,10 @@ def test_a_copy_goes_its_own_way():
     assert other.counters()["failed"] == {}
 
 
-@pytest.mark.parametrize("make", [Registry.copy, copy.deepcopy], ids=["copy", "deepcopy"])
-def test_a_copy_of_a_registry_goes_its_own_way(make):
+def test_a_copy_of_a_registry_goes_its_own_way():
     registry = Registry(Limits(total_s=10, start_s=5))
     registry.dispatch_many([register("p", TWO), register("q", {}), abort("q"), start("p", 0), done("a", "A")])
-    other = make(registry)
+    other = registry.copy()
     assert other.requests() == registry.requests()
     assert other.counters() == registry.counters()
     assert told(other.dispatch(error("p"))) == ["fail p: error", "abort b", "release p a b"]
@@ -67,6 +67,37 @@ def test_a_copy_has_no_observers(host):
     seen = len(host.records)
     host.registry.copy().dispatch(output("p"))
     assert len(host.records) == seen
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (copy.copy, "copied by its method copy"),
+        (copy.deepcopy, "copied by its method copy"),
+        (pickle.dumps, "cannot be pickled"),
+    ],
+    ids=["copy", "deepcopy", "pickle"],
+)
+def test_other_ways_to_copy_are_refused_and_say_which_is_the_right_one(make, why):
+    registry = Registry()
+    registry.dispatch(register("p", {}))
+    with pytest.raises(TypeError, match=why):
+        make(registry)
+    assert told(registry.dispatch(finish("p"))) == ["release p"]
+
+
+def test_a_copy_remembers_who_was_told_to_abort_and_forgets_it_on_its_own():
+    registry = Registry(Limits(confirm_s=5))
+    registry.dispatch_many([register("p", TWO), start("a", 1), done("b"), abort("p", at=1.0)])
+    other = registry.copy()
+    assert other.snapshot() == registry.snapshot()
+    assert other.unconfirmed() == registry.unconfirmed()
+    assert told(other.dispatch(done("a"))) == ["release a"]
+    assert told(other.dispatch(start("p", 4))) == ["abort p"]
+    assert [one.request_id for one in registry.unconfirmed()] == ["p", "a"]
+    assert [one.replica for one in registry.unconfirmed()] == [None, (0, 1)]
+    assert told(registry.dispatch(tick(6.0))) == ["release p a"]
+    assert told(other.dispatch(lose(4))) == ["release p"]
 
 
 @settings(max_examples=part_of(60))

@@ -98,17 +98,57 @@ def test_an_id_that_may_still_report_may_not_join_a_group(host):
         (start("p"), False),
         (beat("p"), False),
         (kv("p"), False),
-        (finish("p"), False),
+        (finish("p"), True),
+        (finish("p", life=2), False),
         (abort("p"), False),
-        (reject("p"), False),
+        (reject("p"), True),
+        (reject("p", life=0), False),
         (seal("p"), False),
     ],
     ids=lambda value: repr(value)[:70],
 )
-def test_only_an_output_or_a_failure_of_that_life_says_that_it_has_ended(host, event, settles):
+def test_only_a_report_of_its_end_in_that_life_says_that_it_has_ended(host, event, settles):
     host.send(register("p", {}), abort("p"), event)
     expected = ("accepted", None) if settles else ("rejected", "may_still_report")
     assert host.verdict(register("p", {})) == expected
+
+
+@pytest.mark.parametrize("event", [finish("a"), reject("a")], ids=["finished", "rejected"])
+def test_what_the_host_says_of_parents_is_no_report_of_a_companion(host, event):
+    host.send(register("p", {"neg": "a"}), abort("p"), event)
+    assert host.verdict(register("q", {"neg": "a"})) == ("rejected", "may_still_report")
+
+
+@pytest.mark.parametrize(
+    "event", [output("p"), error("p"), finish("p"), reject("p")], ids=lambda event: event.type
+)
+def test_a_parent_that_starts_after_its_clean_end_may_report(host, event):
+    host.send(register("p", {}), finish("p"))
+    assert host.tells(start("p", 3)) == ["abort p"]
+    assert host.verdict(register("p", {})) == ("rejected", "may_still_report")
+    host.send(event)
+    assert host.verdict(register("p", {})) == ("accepted", None)
+
+
+def test_who_reported_and_starts_again_may_report_again(host):
+    host.send(register("p", {"neg": "a"}), abort("p"), done("a"))
+    assert host.tells(start("a")) == ["abort a"]
+    assert host.verdict(register("q", {"neg": "a"})) == ("rejected", "may_still_report")
+    assert host.send(register("q", {"neg": "a"}, life=2)).disposition == "accepted"
+
+
+def test_a_refused_stranger_that_has_ended_may_report(host):
+    host.send(register("p", {"neg": "a"}), done("a"), output("p"), finish("p"), register("q", {}))
+    assert host.tells(join("q", "img", "a")) == ["abort a", "release a"]
+    assert host.verdict(register("r", {"neg": "a"})) == ("rejected", "may_still_report")
+    host.send(done("a"))
+    assert host.verdict(register("r", {"neg": "a"})) == ("accepted", None)
+
+
+def test_a_refused_stranger_that_was_never_heard_of_is_not_remembered(host):
+    host.send(register("q", {}))
+    assert host.tells(join("q", "img", "x")) == ["abort x", "release x"]
+    assert host.verdict(register("r", {"neg": "x"})) == ("accepted", None)
 
 
 @pytest.mark.parametrize("how", ["stop", "length", "abort", "error"])

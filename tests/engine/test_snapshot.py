@@ -6,14 +6,21 @@ import weakref
 from itertools import pairwise
 
 import pytest
-from helpers import Payload, abort, beat, done, error, finish, join, output, register, start, tick
+from helpers import TWO, Payload, abort, beat, done, error, finish, join, lose, output, register, start, tick
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_properties import mishaps
+from strategies import mishaps
 
 from cfg_fsm import Limits, Registry
+from cfg_fsm.engine.confirmations import Told, Waiting
 from cfg_fsm.engine.group import Companion, Group
-from cfg_fsm.engine.snapshot import AlarmSnapshot, CompanionSnapshot, ParentSnapshot, TombstoneSnapshot
+from cfg_fsm.engine.snapshot import (
+    CompanionSnapshot,
+    DeadlineSnapshot,
+    ParentSnapshot,
+    ToldSnapshot,
+    TombstoneSnapshot,
+)
 from cfg_fsm.engine.tombstones import Tombstone
 
 LIMITS = Limits(deferred_s=3, silent_s=2, start_s=4, total_s=10, tombstones=6, tombstone_s=20)
@@ -30,7 +37,8 @@ def test_an_empty_registry():
     assert (held.now, held.limits, held.next_deadline) == (0.0, Limits(), None)
     assert not held.requests
     assert not held.tombstones
-    assert not held.alarms
+    assert not held.deadlines
+    assert not held.told
 
 
 def test_a_live_group():
@@ -77,12 +85,44 @@ def test_tombstones():
         register("p", {"neg": "a"}), start("a", 0), error("p", at=1.0), register("q", {}), finish("q", at=2.0)
     )
     assert registry.snapshot().tombstones == {
-        "p": TombstoneSnapshot("p", 1, 1.0, False, frozenset({"a"})),
-        "a": TombstoneSnapshot("p", 1, 1.0, True, frozenset({"a"})),
-        "q": TombstoneSnapshot("q", 1, 2.0, False, frozenset()),
+        "p": TombstoneSnapshot("p", 1, 1.0, False),
+        "a": TombstoneSnapshot("p", 1, 1.0, True),
+        "q": TombstoneSnapshot("q", 1, 2.0, False),
     }
     registry.dispatch(done("a"))
     assert not registry.snapshot().tombstones["a"].may_report
+
+
+def test_who_was_told_to_abort():
+    registry = registry_with(register("p", TWO), start("a", 1, stage=2), abort("p", at=1.0))
+    assert registry.snapshot().told == {
+        "p": ToldSnapshot("p", 1, 1.0, None, None),
+        "a": ToldSnapshot("p", 1, 1.0, (2, 1), None),
+        "b": ToldSnapshot("p", 1, 1.0, None, None),
+    }
+    registry.dispatch_many([done("a"), start("b", 0, at=2.0)])
+    assert registry.snapshot().told == {
+        "p": ToldSnapshot("p", 1, 1.0, None, None),
+        "b": ToldSnapshot("p", 1, 2.0, (0, 0), None),
+    }
+    registry.dispatch(tick(21.0))
+    assert not registry.snapshot().told
+
+
+def test_whose_release_waits():
+    limits = Limits(confirm_s=9, tombstone_s=5)
+    registry = registry_with(register("p", {"neg": "a"}), start("a", 1), abort("p", at=1.0), limits=limits)
+    held = registry.snapshot()
+    assert held.told == {"p": ToldSnapshot("p", 1, 1.0, None, 10.0), "a": ToldSnapshot("p", 1, 1.0, (0, 1), 10.0)}
+    assert (held.next_deadline, held.deadlines) == (10.0, ())
+    registry.dispatch(tick(6.0))
+    assert registry.snapshot().told == held.told
+    assert not registry.snapshot().tombstones
+    registry.dispatch(lose(1))
+    assert list(registry.snapshot().told) == ["p"]
+    registry.dispatch(tick(10.0))
+    assert not registry.snapshot().told
+    assert registry.snapshot().next_deadline is None
 
 
 def test_lives_of_an_id_that_was_a_parent_and_is_a_companion():
@@ -90,32 +130,27 @@ def test_lives_of_an_id_that_was_a_parent_and_is_a_companion():
     assert registry.snapshot().parent_lives == {"a": 4}
 
 
-def test_alarms():
+def test_deadlines():
     registry = registry_with(
         register("p", {"neg": "a"}), register("q", {}, limits=Limits(total_s=3)), start("a", 0, at=1.0),
-        beat("a", at=2.0),
+        beat("a", at=2.0), output("p"),
     )  # fmt: skip
     held = registry.snapshot()
-    # The heap looks at p when a would be silent, had it given no sign of life, and at q when it is due.
-    assert held.alarms == (AlarmSnapshot("p", 1, 3.0, 4.0), AlarmSnapshot("q", 2, 3.0, 3.0))
+    assert held.deadlines == (
+        DeadlineSnapshot(3.0, 2, "q", "total_s"),
+        DeadlineSnapshot(4.0, 1, "a", "silent_s"),
+        DeadlineSnapshot(5.0, 1, "p", "deferred_s"),
+        DeadlineSnapshot(10.0, 1, "p", "total_s"),
+    )
     assert held.next_deadline == 3.0
-    assert registry_with(register("p", {}), limits=Limits()).snapshot().alarms == ()
+    assert registry_with(register("p", {}), limits=Limits()).snapshot().deadlines == ()
 
 
-def test_a_deadline_that_went_away_leaves_an_alarm_that_is_not_due():
+def test_a_deadline_that_went_away_is_not_there():
     registry = registry_with(register("p", {"neg": "a"}), done("a"), limits=Limits(start_s=4))
     held = registry.snapshot()
-    assert held.alarms == (AlarmSnapshot("p", 1, 4.0, None),)
+    assert held.deadlines == ()
     assert held.next_deadline is None
-
-
-def test_it_does_not_tidy_the_heap():
-    registry = registry_with(register("p", {"neg": "a"}), start("a", 0), beat("a", at=1.0))
-    before = registry.snapshot()
-    assert registry.snapshot() == before
-    assert before.alarms[0].at == 2.0
-    assert registry.next_deadline() == before.next_deadline == 3.0
-    assert registry.snapshot().alarms[0].at == 3.0
 
 
 def test_counters_are_those_of_the_registry():
@@ -124,7 +159,7 @@ def test_counters_are_those_of_the_registry():
 
 
 @settings(max_examples=60)
-@given(mishaps(), st.sampled_from([Limits(), LIMITS, Limits(deferred_s=1)]))
+@given(mishaps(), st.sampled_from([Limits(), LIMITS, Limits(deferred_s=1, confirm_s=2)]))
 def test_it_changes_nothing_and_says_what_the_registry_says(events, limits):
     looked_at, alone = Registry(limits), Registry(limits)
     for event in events:
@@ -159,9 +194,11 @@ def test_two_of_them_differ_when_anything_has_changed():
 @pytest.mark.parametrize(
     ("record", "shown", "apart"),
     [
-        (Group, ParentSnapshot, {"alarm"}),  # among the alarms
+        (Group, ParentSnapshot, set()),
         (Companion, CompanionSnapshot, {"group"}),  # by its ``seq``
         (Tombstone, TombstoneSnapshot, set()),
+        (Told, ToldSnapshot, {"request_id"}),  # the key
+        (Waiting, ToldSnapshot, {"told", "deadline", "seq"}),  # the keys; ``waits_until``; only puts them in order
     ],
 )
 def test_every_field_of_a_record_is_shown(record, shown, apart):

@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 from budget import part_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,18 +10,27 @@ from hypothesis import strategies as st
 from cfg_fsm.engine.tombstones import Tombstone, Tombstones
 
 
-def bury(stones, *ids, at=0.0, life=1, unheard=()):
-    """Remember the end of a group, whose ids were live until now; its first id is the parent's."""
+def bury(stones, *ids, at=0.0, life=1, tell=()):
+    """Remember the end of a group, whose ids were live until now; its first id is the parent's. ``tell``: those
+    that are told to abort."""
     for request_id in ids:
         stones.forget(request_id)
-    return end(stones, *ids, at=at, life=life, unheard=unheard)
+    return end(stones, *ids, at=at, life=life, tell=tell)
 
 
-def end(stones, *ids, at=0.0, life=1, unheard=()):
+def end(stones, *ids, at=0.0, life=1, tell=()):
     """Remember the end of a group of ids none of which is remembered."""
-    stone = Tombstone(ids[0], life, at, frozenset(unheard) or None)
+    stone = Tombstone(ids[0], life, at)
     stones.add(ids, stone)
+    for request_id in tell:
+        stones.tell(request_id, at, None)
     return stone
+
+
+def said(stones, request_id):
+    """What is remembered of somebody who was told to abort."""
+    told = stones.told[request_id]
+    return told.request_id, told.parent_id, told.life, told.since, told.replica
 
 
 def remembered(stones, *ids):
@@ -105,9 +115,10 @@ def test_of_a_group_that_is_larger_than_the_memory_a_part_is_remembered():
 
 def test_a_memory_for_nothing_remembers_nothing():
     stones = Tombstones(0, 60.0)
-    bury(stones, "p", "a", unheard=["p"])
+    bury(stones, "p", "a", tell=["p"])
     assert len(stones) == 0
     assert not stones.may_report("p")
+    assert not stones.told
     stones.expire(1e9)
 
 
@@ -159,42 +170,68 @@ def test_what_is_kept_of_ids_that_are_used_again_and_again_is_bounded():
         bury(stones, "p", "a", life=life)
         stones.forget("p")
         stones.forget("a")
-        held = sum(len(getattr(stones, name)) for name in ("by_id",) if hasattr(stones, name))
-        assert held <= 200
+        assert len(stones.by_id) + len(stones.told) + len(stones._parent_lives) <= 4
 
 
-def test_an_id_may_report_until_it_has_been_heard_of():
+def test_who_is_told_to_abort_may_report():
     stones = Tombstones(10, 60.0)
-    stone = bury(stones, "p", "a", "b", unheard=["p", "b"])
+    bury(stones, "p", "a", "b", at=5.0, life=3)
+    assert not any(stones.may_report(request_id) for request_id in "pab")
+    stones.tell("p", 5.0, (0, 1))
+    stones.tell("b", 7.0, None)
     assert [stones.may_report(request_id) for request_id in "pabx"] == [True, False, True, False]
-    stone.heard("a")
-    stone.heard("b")
-    stone.heard("b")
-    assert [stones.may_report(request_id) for request_id in "pab"] == [True, False, False]
-    stone.heard("p")
-    assert not stones.may_report("p")
+    assert said(stones, "p") == ("p", "p", 3, 5.0, (0, 1))
+    assert said(stones, "b") == ("b", "p", 3, 7.0, None)
+
+
+def test_who_is_told_again_was_told_last_then_and_is_where_it_was_last_heard_of():
+    stones = Tombstones(10, 60.0)
+    bury(stones, "p", "a", tell=["p", "a"])
+    stones.tell("p", 1.0, (0, 1))
+    stones.tell("p", 2.0, None)
+    assert said(stones, "p") == ("p", "p", 1, 2.0, (0, 1))
+    stones.tell("p", 3.0, (2, 4))
+    assert said(stones, "p") == ("p", "p", 1, 3.0, (2, 4))
+    assert list(stones.told) == ["a", "p"]
+
+
+def test_who_is_not_remembered_cannot_be_told():
+    stones = Tombstones(10, 60.0)
+    stones.tell("x", 1.0, (0, 1))
+    assert not stones.told
+
+
+@pytest.mark.parametrize("as_companion", [True, False])
+def test_an_id_that_is_in_use_again_is_not_waited_for(as_companion):
+    stones = Tombstones(10, 60.0)
+    bury(stones, "p", "a", tell=["p", "a"])
+    stones.forget("p", as_companion=as_companion)
+    assert [stones.may_report(request_id) for request_id in "pa"] == [False, True]
 
 
 def test_an_id_that_is_forgotten_cannot_report():
-    stones = Tombstones(10, 60.0)
-    bury(stones, "p", "a", unheard=["p", "a"])
-    stones.forget("p")
-    assert [stones.may_report(request_id) for request_id in "pa"] == [False, True]
+    stones = Tombstones(3, 60.0)
+    bury(stones, "p", "a", tell=["p", "a"])
+    bury(stones, "q", "b", at=1.0, tell=["q"])
+    assert list(stones.told) == ["a", "q"]
     stones.expire(60.0)
-    assert not stones.may_report("a")
+    assert list(stones.told) == ["q"]
+    stones.expire(61.0)
+    assert not stones.told
 
 
 def test_a_copy_remembers_the_same_and_forgets_on_its_own():
     stones = Tombstones(10, 60.0)
-    bury(stones, "p", "a", at=5.0, life=3, unheard=["a"])
+    bury(stones, "p", "a", at=5.0, life=3, tell=["a"])
     stones.forget("p", as_companion=True)
     end(stones, "q", "p", at=6.0, life=1)
     twin = stones.copy()
     assert list(twin.by_id) == list(stones.by_id)
     assert [twin.last_life(request_id) for request_id in "paqx"] == [3, 3, 1, 0]
     assert twin.expire_at == stones.expire_at == 65.0
-    assert twin.may_report("a")
-    twin.get("a").heard("a")
+    assert said(twin, "a") == said(stones, "a")
+    assert twin.told["a"] is not stones.told["a"]
+    del twin.told["a"]
     assert (twin.may_report("a"), stones.may_report("a")) == (False, True)
     twin.expire(65.0)
     assert remembered(twin, *"paq") == ["p", "q"]
@@ -242,6 +279,7 @@ class Naive:
 
     def __init__(self, limit, seconds):
         self.limit, self.seconds, self.ids = limit, math.inf if seconds is None else seconds, []
+        self.told = set()
 
     def add(self, ids, at):
         self.ids = [(i, t) for i, t in self.ids if i not in ids] + [(i, at) for i in ids]
@@ -249,14 +287,22 @@ class Naive:
 
     def forget(self, request_id):
         self.ids = [(i, t) for i, t in self.ids if i != request_id]
+        self.told.discard(request_id)
 
     def expire(self, now):
         self.ids = [(i, t) for i, t in self.ids if now - t < self.seconds]
 
+    def tell(self, request_id):
+        self.told.add(request_id)
 
-#: Whether a group ends or an id is used again, which ids, and how much later.
+    def who_was_told(self):
+        self.told &= set(dict(self.ids))
+        return self.told
+
+
+#: Whether a group ends, an id is used again, or some are told to abort; which ids, and how much later.
 DEEDS = st.tuples(
-    st.sampled_from(["end", "end", "use"]),
+    st.sampled_from(["end", "end", "use", "tell", "tell"]),
     st.lists(st.sampled_from("pqabc"), min_size=1, max_size=3, unique=True),
     st.sampled_from([0.0, 0.0, 1.0, 4.0]),
 )
@@ -271,12 +317,17 @@ def test_the_memory_is_that_of_a_plain_list(limit, seconds, deeds):
         if stones.expire_at <= now:
             stones.expire(now)
         naive.expire(now)
-        for request_id in ids:  # it comes to life, and is no longer remembered
-            stones.forget(request_id)
-            naive.forget(request_id)
+        for request_id in ids:
+            if deed == "tell":
+                stones.tell(request_id, now, None)
+                naive.tell(request_id)
+            else:  # it comes to life, and is no longer remembered
+                stones.forget(request_id)
+                naive.forget(request_id)
         if deed == "end":
             bury(stones, *ids, at=now)
             naive.add(ids, now)
         assert remembered(stones, *"pqabc") == [i for i in "pqabc" if i in dict(naive.ids)]
         assert len(stones) == len(naive.ids)
+        assert set(stones.told) == naive.who_was_told()
         assert all(stones.get(i).ended_at == at for i, at in naive.ids)

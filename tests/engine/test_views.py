@@ -118,7 +118,11 @@ def test_the_counters_say_what_is_there_and_what_happened():
         "forwards": 0,
         "finished": 0,
         "failed": {},
+        "waiting": 0,
+        "unconfirmed": 0,
+        "released_unconfirmed": 0,
         "observer_errors": 0,
+        "interrupted_steps": 0,
     }
     host.send(
         register("p", TWO), register("q", {}, streaming=True), register("r", {}), register("s", {"neg": "c"})
@@ -139,7 +143,11 @@ def test_the_counters_say_what_is_there_and_what_happened():
         "forwards": 2,
         "finished": 1,
         "failed": {"aborted": 1, "companion_failed": 1},
+        "waiting": 0,
+        "unconfirmed": 3,
+        "released_unconfirmed": 0,
         "observer_errors": 0,
+        "interrupted_steps": 0,
     }
 
 

@@ -18,7 +18,7 @@ from cfg_fsm.cli import app
 from cfg_fsm.explore.coverage import Coverage
 from cfg_fsm.explore.environment import Scheduler, unborn
 from cfg_fsm.explore.report import properties
-from cfg_fsm.explore.scenario import ALL_FAULTS, FAULTS, Faults, Scenario
+from cfg_fsm.explore.scenario import ALL_FAULTS, CONFIRMED, FAULTS, Faults, Scenario
 from cfg_fsm.explore.search import Search, explore
 from cfg_fsm.tables import COUPLING_ROWS
 
@@ -30,22 +30,22 @@ KNOWN = {
     # Each fault once, all of them on one way; with time.
     "no companions": (
         Scenario(companions=0, faults=ALL_FAULTS, streaming=(False,)).with_limits(passes=1),
-        3_147,
-        121_850,
+        2_516,
+        96_903,
     ),
     # The same without time; streaming parents as well.
-    "one companion": (Scenario(companions=1, faults=ALL_FAULTS).lean(), 24_266, 1_285_609),
+    "one companion": (Scenario(companions=1, faults=ALL_FAULTS).lean(), 25_990, 1_378_341),
     # One fault of any kind on each way, with time.
     "one companion, with limits": (
         Scenario(companions=1, faults=ONE_AT_A_TIME, announced=(True,), streaming=(False,)).lean().with_limits(),
-        3_882,
-        213_594,
+        2_445,
+        133_515,
     ),
     # One fault of any kind on each way. Strange events are left to the others.
     "two companions": (
         Scenario(companions=2, faults=NOT_STRANGE).lean(),
-        19_654,
-        349_860,
+        21_673,
+        395_632,
     ),
     # Announced, one output, one fault, none lost or out of order: what two groups may do to each other.
     "two parents with a companion each": (
@@ -57,8 +57,27 @@ KNOWN = {
             streaming=(False,),
             outputs=1,
         ).lean(),
-        5_797,
-        169_585,
+        6_149,
+        180_241,
+    ),
+    # As the one with limits; what was aborted is released when it reports, and in time.
+    "one companion, with limits, releases confirmed": (
+        Scenario(companions=1, faults=ONE_AT_A_TIME, announced=(True,), streaming=(False,))
+        .lean()
+        .with_limits(CONFIRMED),
+        2_979,
+        163_033,
+    ),
+    # No other limit; what runs late may run on another replica.
+    "one companion, releases confirmed, other replicas": (
+        replace(
+            Scenario(
+                companions=1, faults=Faults.of(("reused", "late"), 1), announced=(True,), streaming=(False,)
+            ).lean(),
+            rebind=True,
+        ).with_limits(Limits(confirm_s=2.0, tombstone_s=3.0)),
+        1_890,
+        42_110,
     ),
 }
 
@@ -66,10 +85,10 @@ KNOWN = {
 SMALLER = {
     "no companions, one fault": (
         Scenario(companions=0, faults=ONE_AT_A_TIME, streaming=(False,)).with_limits(passes=1),
-        1_065,
-        38_783,
+        874,
+        31_636,
     ),
-    "one companion, one fault": (Scenario(companions=1, faults=NOT_STRANGE).lean(), 2_432, 34_614),
+    "one companion, one fault": (Scenario(companions=1, faults=NOT_STRANGE).lean(), 2_523, 36_170),
     "one companion, with limits, one fault": (
         Scenario(
             companions=1,
@@ -79,8 +98,8 @@ SMALLER = {
         )
         .lean()
         .with_limits(),
-        400,
-        6_038,
+        306,
+        4_537,
     ),
     "two companions, one fault": (
         Scenario(
@@ -103,6 +122,47 @@ SMALLER = {
         ).lean(),
         565,
         15_009,
+    ),
+    # The tombstones go before what waits is released.
+    "one companion, releases confirmed": (
+        Scenario(
+            companions=1,
+            faults=Faults.of(("reused", "late"), 1),
+            announced=(True,),
+            streaming=(False,),
+        )
+        .lean()
+        .with_limits(Limits(confirm_s=2.0, tombstone_s=1.0)),
+        575,
+        12_239,
+    ),
+    # Who is released first, and whose ids may be used again.
+    "two parents, releases confirmed": (
+        Scenario(
+            parents=2,
+            companions=0,
+            faults=Faults.of(("reused", "late"), 1),
+            announced=(True,),
+            streaming=(False,),
+            outputs=1,
+        )
+        .lean()
+        .with_limits(Limits(confirm_s=2.0, tombstone_s=1.0), passes=1),
+        2_157,
+        41_767,
+    ),
+    "two companions, releases confirmed": (
+        Scenario(
+            companions=2,
+            faults=Faults.of(("late",), 1),
+            announced=(True,),
+            streaming=(False,),
+            outputs=1,
+        )
+        .lean()
+        .with_limits(Limits(confirm_s=2.0, tombstone_s=1.0), passes=1),
+        260,
+        5_464,
     ),
 }
 ALL = {**SMALLER, **KNOWN}

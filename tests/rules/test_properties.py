@@ -75,15 +75,15 @@ def test_with_limits_set_nothing_is_live_after_a_tick_far_in_the_future(seed, li
     wander(random.Random(seed).choice, 80, registry, checker.dispatch)
     checker.dispatch(tick(1e6))
     assert registry.requests() == []
-    assert registry.next_deadline() is None
     assert registry.counters()["live"] == registry.counters()["deadlines"] == 0
     checker.dispatch(tick(1e6 + 600))
-    assert registry.counters()["tombstones"] == 0
+    assert registry.next_deadline() is None
+    assert {registry.counters()[name] for name in ("tombstones", "waiting", "unconfirmed")} == {0}
 
 
 @settings(max_examples=part_of(60))
 @given(BOUNDED, mishaps())
-def test_a_host_that_ticks_at_each_next_deadline_ends_a_parent_with_every_tick(limits, events):
+def test_a_host_that_ticks_at_each_next_deadline_ends_a_parent_or_a_wait_with_every_tick(limits, events):
     registry, checker = watched(limits)
     for event in [*events, beat("nobody", at=1e6)]:
         due = registry.next_deadline()
@@ -94,6 +94,7 @@ def test_a_host_that_ticks_at_each_next_deadline_ends_a_parent_with_every_tick(l
             due = later
         checker.dispatch(event)
     assert registry.requests() == []
+    assert registry.counters()["waiting"] == 0
 
 
 @settings(max_examples=part_of(60))
@@ -235,6 +236,19 @@ def without_tombstone(held, request_id):
     return dataclasses.replace(held, tombstones=left)
 
 
+def with_told(held, request_id, **fields):
+    return dataclasses.replace(held, told={**held.told, request_id: held.told[request_id]._replace(**fields)})
+
+
+class Name(str):
+    """A name that is like any other, and holds a payload."""
+
+    payload = Payload()
+
+
+#: Somebody waits to be released, and a client's abort of somebody else.
+WAITS = [register("p", {"neg": "a"}, limits=Limits(confirm_s=4)), start("a", 2), abort("p"), abort("x")]
+
 #: What is wrong: the events, and what is seen after the last of them in the place of what is there, given this and
 #: what was there before.
 LEFT_BEHIND = {
@@ -280,7 +294,7 @@ LEFT_BEHIND = {
     ),
     "R7: no timer of a group that ended": (
         [*GOOD_RUN, error("p")],
-        lambda before, after: dataclasses.replace(after, alarms=before.alarms),
+        lambda before, after: dataclasses.replace(after, deadlines=before.deadlines),
     ),
     "R7: the counters agree": (
         GOOD_RUN,
@@ -296,11 +310,33 @@ LEFT_BEHIND = {
     ),
     "R7: a tombstone holds no payload": (
         [*GOOD_RUN, error("p")],
-        lambda before, after: with_tombstone(after, "p", unheard=frozenset([Payload()])),
+        lambda before, after: with_tombstone(after, "p", parent_id=Name("p")),
     ),
     "R7: an ended id is remembered for its time": (
         [*GOOD_RUN, error("p")],
         lambda before, after: without_tombstone(after, "p"),
+    ),
+    "R7: what waits to be released is": (
+        WAITS,
+        lambda before, after: with_told(after, "p", waits_until=3.0),
+    ),
+    "R7: what waits": (
+        WAITS,
+        lambda before, after: with_told(after, "a", replica=(0, 1)),
+    ),
+    "R7: who was told to abort is": (
+        WAITS,
+        lambda before, after: dataclasses.replace(
+            after, told={**after.told, "x": after.told["p"]._replace(waits_until=None)}
+        ),
+    ),
+    "R7: who was told to abort": (
+        [*GOOD_RUN, error("p")],
+        lambda before, after: dataclasses.replace(after, told={}),
+    ),
+    "R7: who was told to abort holds no payload": (
+        WAITS,
+        lambda before, after: with_told(after, "p", parent_id=Name("p")),
     ),
     "R7: lives are counted": (
         GOOD_RUN,
@@ -317,6 +353,10 @@ LEFT_BEHIND = {
     "R11: the next deadline is exact": (
         GOOD_RUN,
         lambda before, after: dataclasses.replace(after, next_deadline=6.0),
+    ),
+    "R11: the deadlines that are set": (
+        [*GOOD_RUN, register("q", at=1.0), output("q", at=2.0)],
+        lambda before, after: dataclasses.replace(after, deadlines=before.deadlines),
     ),
     "views: the registry's time": (
         GOOD_RUN,

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from cfg_fsm import Registry
+from cfg_fsm import Limits, Registry
 from cfg_fsm import events as ev
+from cfg_fsm.engine.confirmations import Confirmations
 from cfg_fsm.rules import CHECKS, RULES, Broken, Kind
 from cfg_fsm.rules.checker import LOG_CHECKS, REGISTRY_CHECKS, STEP_CHECKS
 from cfg_fsm.rules.rule import Rule, require
 from cfg_fsm.rules.verdicts import r5_nothing_raises
 from cfg_fsm.rules.walks import r10_ticks_alone_end_every_parent
 
-README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 NUMBERED = [f"R{number}" for number in range(1, 13)]
 
 
@@ -131,3 +132,18 @@ def test_a_parent_that_no_deadline_ends_breaks_a_rule_that_asks_for_one():
     with pytest.raises(Broken, match="R10: a parent is live and no deadline will end it"):
         r10_ticks_alone_end_every_parent(registry)
     assert registry.snapshot() == before
+
+
+def test_a_release_that_waits_for_ever_breaks_it_too(monkeypatch):
+    registry = Registry(Limits(confirm_s=1))
+    registry.dispatch_many(
+        [ev.ParentRegistered(parent_id="p", companions={}), ev.RequestsAborted(request_ids=["p"])]
+    )
+    r10_ticks_alone_end_every_parent(registry)
+    assert registry.counters()["waiting"] == 1
+    monkeypatch.setattr(Confirmations, "due", lambda self, now: iter(()))
+    with pytest.raises(Broken, match="R10: a tick at the next deadline ends nobody and releases nobody"):
+        r10_ticks_alone_end_every_parent(registry)
+    monkeypatch.setattr(Confirmations, "first", lambda self: None)
+    with pytest.raises(Broken, match="R10: a release waits and no deadline will end it"):
+        r10_ticks_alone_end_every_parent(registry)
