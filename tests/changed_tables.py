@@ -43,7 +43,7 @@ def import_changed(old: str, new: str) -> None:
 
     sys.path.insert(0, str(PACKAGE.parent))
     sys.meta_path.insert(0, Changed)
-    __import__("cfg_fsm")
+    __import__("cfg_fsm.engine.registry")
 
 
 def what_runs() -> tuple[set[tuple[str, ...]], set[str]]:

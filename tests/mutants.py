@@ -503,9 +503,9 @@ def a_tick_ends_the_first_parent_that_is_due_and_no_other():
 @mutant("r3_ids_belong_to_the_group_that_ended", CONFIRMED)
 def releases_at_once_who_should_wait():
     def make(original):
-        def released(self, group, members):
-            original(self, group, members)
-            return [record.request_id for record in members]
+        def released(self, group):
+            original(self, group)
+            return [record.request_id for record in group.members()]
 
         return released
 

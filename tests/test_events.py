@@ -453,7 +453,7 @@ def test_limits_are_all_optional_and_remember_65536_ids_for_600_seconds():
         "start_s": None,
         "total_s": None,
         "max_requests": None,
-        "max_companions_per_parent": None,
+        "max_companions_per_parent": 256,
         "tombstones": 65_536,
         "tombstone_s": 600.0,
     }

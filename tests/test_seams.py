@@ -9,7 +9,7 @@ PACKAGE = Path(__file__).parent.parent / "cfg_fsm"
 OUTSIDE = [path for path in sorted(PACKAGE.rglob("*.py")) if path.parent != PACKAGE / "engine"]
 
 #: They begin with an underscore and are public: what every named tuple has.
-OF_NAMED_TUPLES = {"_replace", "_asdict", "_fields", "_make"}
+OF_NAMED_TUPLES = {"_replace", "_asdict", "_fields", "_make", "_exit"}  # and of ``os``
 
 
 def own_names(tree):

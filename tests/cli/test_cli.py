@@ -294,9 +294,9 @@ class TestLimits:
         [
             (
                 "defered_s=3",
-                "there is no limit 'defered_s'; did you mean 'deferred_s'? the names are: deferred_s, silent",
+                "there is no limit 'defered_s'; did you mean 'deferred_s'? the names are: confirm_s, deferred_s",
             ),
-            ("zzz=3", "there is no limit 'zzz'; the names are: deferred_s"),
+            ("zzz=3", "there is no limit 'zzz'; the names are: confirm_s"),
             ("", "it is empty"),
             ("deferred_s", "'deferred_s' is not NAME=VALUE, as in deferred_s=30"),
             ("deferred_s=soon", "deferred_s: must be a number"),

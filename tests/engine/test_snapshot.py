@@ -194,7 +194,7 @@ def test_two_of_them_differ_when_anything_has_changed():
 @pytest.mark.parametrize(
     ("record", "shown", "apart"),
     [
-        (Group, ParentSnapshot, set()),
+        (Group, ParentSnapshot, {"by_role", "ready"}),  # they follow from the companions
         (Companion, CompanionSnapshot, {"group"}),  # by its ``seq``
         (Tombstone, TombstoneSnapshot, set()),
         (Told, ToldSnapshot, {"request_id"}),  # the key

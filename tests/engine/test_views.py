@@ -123,6 +123,7 @@ def test_the_counters_say_what_is_there_and_what_happened():
         "released_unconfirmed": 0,
         "observer_errors": 0,
         "interrupted_steps": 0,
+        "clock": {"undated": 0, "behind": 0, "furthest_behind_s": 0.0, "largest_jump_s": 0.0},
     }
     host.send(
         register("p", TWO), register("q", {}, streaming=True), register("r", {}), register("s", {"neg": "c"})
@@ -148,6 +149,7 @@ def test_the_counters_say_what_is_there_and_what_happened():
         "released_unconfirmed": 0,
         "observer_errors": 0,
         "interrupted_steps": 0,
+        "clock": {"undated": 0, "behind": 0, "furthest_behind_s": 0.0, "largest_jump_s": 0.0},
     }
 
 

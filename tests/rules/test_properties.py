@@ -120,7 +120,8 @@ def test_the_events_in_the_audit_are_enough_to_live_it_all_again(seed, limits):
             replay.dispatch(parse_event({**json.loads(json.dumps(record.event)), "at": record.at}))
     plain = [record for record in records if record.kind in ("created", "transition", "ignored", "rejected")]
     assert plain == [record for record in again if record.kind in ("created", "transition", "ignored", "rejected")]
-    assert replay.counters() == registry.counters()
+    # Times that are behind the clock are not in the audit.
+    assert {**replay.counters(), "clock": None} == {**registry.counters(), "clock": None}
 
 
 @settings(max_examples=part_of(60))
