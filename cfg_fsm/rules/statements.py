@@ -31,8 +31,9 @@ R2 = _rule(
 R3 = _rule(
     "R3",
     "whose ids",
-    "What is aborted and released belongs to the group that ended, each id once. A request without an owner is "
-    "named alone.",
+    "What is aborted and released belongs to the group that ended, each id once: with the group, or, if it was "
+    "aborted and `confirm_s` is set, when it has reported, its replica is lost, or that time has passed. A "
+    "request without an owner is named alone.",
 )
 R4 = _rule(
     "R4",
@@ -53,7 +54,8 @@ R6 = _rule(
 R7 = _rule(
     "R7",
     "nothing left",
-    "After its end nothing of a group is left but a bounded tombstone: no record, no payload, no deadline.",
+    "After its end nothing of a group is left but a bounded tombstone, and for `confirm_s` at most the ids whose "
+    "release waits: no record, no payload, no deadline.",
 )
 R8 = _rule(
     "R8",
@@ -64,7 +66,8 @@ R9 = _rule(
     "R9",
     "whole registrations",
     "A registration is let in whole or not at all. It is refused if an id comes twice or lives, if one may "
-    "still report and no greater `life` is given, if the role is taken, or if a limit is reached.",
+    "still report and no greater `life` is given, if the release of one waits, if the role is taken, or if a "
+    "limit is reached.",
 )
 R10 = _rule(
     "R10",
