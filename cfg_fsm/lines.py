@@ -128,28 +128,36 @@ class LineSource:
         """The lines that each read completed. The last line is handed out even without a line end."""
         parts: list[bytes] = []  # of a line that is longer than a chunk
         size, most = 0, self.max_line
+        over = False  # whether what comes is the rest of a line that is too long
         for chunk in self._data():
             cut = chunk.find(b"\n")
             if cut < 0:
                 size += len(chunk)
-                if size > most:
-                    parts = [OVERLONG]
-                elif chunk:
+                if size <= most:
                     parts.append(chunk)
+                elif not over:  # said at once: the end of the line may never come
+                    parts, over = [], True
+                    yield [OVERLONG]
+                    self.lines += 1
                 continue
             lines = chunk.split(b"\n")
             if len(chunk) > most:
                 lines = [line if len(line) <= most else OVERLONG for line in lines]
-            if parts:
+            if over:
+                del lines[0]
+            elif parts:
                 parts.append(lines[0])
                 lines[0] = b"".join(parts) if size + cut <= most else OVERLONG
             rest = lines.pop()
-            parts, size = [rest] if rest else [], len(rest)
+            parts, size, over = [rest], len(rest), rest is OVERLONG
             yield lines
             self.lines += len(lines)
-        if parts:
+            if over:
+                yield [OVERLONG]
+                self.lines += 1
+        if size and not over:
             self.torn = True
-            yield [b"".join(parts) if size <= most else OVERLONG]
+            yield [b"".join(parts)]
             self.lines += 1
 
     def _data(self) -> Iterator[bytes]:

@@ -56,6 +56,7 @@ def execute(
             try:
                 _write(files.summary, json.dumps(data, indent=2, allow_nan=False) + "\n")
             except OSError as error:
+                files.names.remove(str(files.summary))
                 if stopped is None or not said:
                     stopped, code, said = sentence(error), BAD, True
         if not said:

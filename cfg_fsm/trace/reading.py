@@ -32,6 +32,8 @@ def read_events(
     for batch in source.batches():
         for line in batch:
             number += 1
+            if not line:
+                continue
             try:
                 event = parse_event(line)
             except ValidationError as error:
