@@ -119,10 +119,10 @@ def _awaited(one: dict[str, Any]) -> str:
 
 
 _ODD_TIMES = {
-    "jump": "goes on by {:,.3f} s at once: if its clock has another unit than the others', its deadlines "
-    "ended parents there and none comes after it, and waits are not to be trusted",
-    "behind": "lies {:,.3f} s before the event ahead of it: it is taken to happen at that time, so waits that begin"
-    " or end there are too short",
+    "jump": "goes on by {:,.3f} s at once: if its clock has another unit than the others', "
+    "deadlines ended parents there and none comes after it, and waits are not to be trusted",
+    "behind": "lies {:,.3f} s before the event ahead of it: it is taken to happen at that time, so waits that "
+    "begin or end there are too short",
 }
 
 
