@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, TypeAdapter
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError, from_json
 
 from cfg_fsm.limits import Limits
+from cfg_fsm.model import Model
 from cfg_fsm.payload import describe_payload
 from cfg_fsm.strict import NotStrict, count_keys, refuse_repeated_keys, short
 
@@ -37,10 +38,8 @@ Text: TypeAlias = Annotated[str, StringConstraints(strict=True), AfterValidator(
 FinishReason: TypeAlias = Literal["stop", "length", "abort", "error"]
 
 
-class EventBase(BaseModel):
+class EventBase(Model):
     """What all events have in common."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     #: Fields that hold a payload: carried by reference, never logged.
     payload_fields: ClassVar[tuple[str, ...]] = ()

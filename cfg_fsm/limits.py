@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from cfg_fsm.model import Model
 
 #: A length of time in seconds, finite, greater than zero.
 Duration: TypeAlias = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 Count: TypeAlias = Annotated[int, Field(strict=True, ge=1)]
 
 
-class Limits(BaseModel):
+class Limits(Model):
     """Bounds in time and size. All optional; without them nothing ends by itself.
 
     In ``Registry(limits=...)`` they hold for every parent. The five times and ``max_companions_per_parent``
     may also come with ``ParentRegistered.limits``: a value there replaces the registry's for that parent,
     ``None`` leaves it. The other fields concern the registry as a whole and are read from its own limits only.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     confirm_s: Duration | None = None
     """Seconds that the release of an aborted request waits for its report, from the end of its group. ``None``: it

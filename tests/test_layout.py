@@ -27,7 +27,8 @@ ROOMS = {
 #: floors, and none of its own.
 FLOORS = {
     "": [
-        {"errors", "states", "limits", "payload", "strict", "lazy", "version"},
+        {"errors", "states", "model", "payload", "strict", "lazy", "version", "twin"},
+        {"limits"},
         {"events", "actions", "tables", "lines"},
     ],
     "engine": [

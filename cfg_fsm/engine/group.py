@@ -9,7 +9,7 @@ handled there.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cfg_fsm import tables
 from cfg_fsm.actions import FailParent, forward_parent
@@ -40,6 +40,7 @@ from cfg_fsm.errors import InvalidDefinition
 from cfg_fsm.limits import Limits
 from cfg_fsm.states import FailureReason, Trigger
 from cfg_fsm.tables import DeadlineRow
+from cfg_fsm.twin import twin_of
 
 #: A group with more companions than this is searched by other means.
 MANY = 16
@@ -198,8 +199,8 @@ class Group:
 
     def copy(self) -> Group:
         """An independent group in the same state, with records of its own; payloads are shared."""
-        twin = _twin(self)
-        twin.companions = tuple(_twin(companion) for companion in self.companions)
+        twin = twin_of(self)
+        twin.companions = tuple(twin_of(companion) for companion in self.companions)
         for companion in twin.companions:
             companion.group = twin
         if self.by_role is not None:
@@ -415,16 +416,6 @@ class Group:
 
 # A parent's ``parent_id`` is its own id: the same slot under another name, for records are asked alike.
 setattr(Group, "parent_id", Group.__dict__["request_id"])  # noqa: B010 - a type checker knows slots by instance only
-
-_R = TypeVar("_R", Group, Companion)
-
-
-def _twin(record: _R) -> _R:
-    """Another record with the same values."""
-    twin = record.__new__(type(record))
-    for name in type(record).__slots__:
-        setattr(twin, name, getattr(record, name))
-    return twin
 
 
 #: What a satisfied coupling row does, by whose trigger it fires, and which.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from cfg_fsm.limits import Limits
 from cfg_fsm.rules.account import Companion, Deadline, End, Ended, Foreseen, Life, Wait, forward_of
+from cfg_fsm.twin import twin_of
 
 #: Where an event that names one request is taken in: states of a parent, states of a companion.
 TAKEN_IN: dict[str, tuple[set[str], set[str]]] = {
@@ -23,17 +24,6 @@ TAKEN_IN: dict[str, tuple[set[str], set[str]]] = {
 TERMINAL = {"companion_output_ready", "request_failed"}
 #: The host's own word that a parent is over.
 ENDS_PARENT = {"parent_finished", "forward_rejected"}
-
-
-_T = TypeVar("_T", Life, Companion)
-
-
-def _twin(one: _T) -> _T:
-    """As ``copy.copy``, in a third of the time: there is one for every step of an exploration."""
-    twin = one.__new__(type(one))
-    for name in type(one).__slots__:
-        setattr(twin, name, getattr(one, name))
-    return twin
 
 
 class History:
@@ -57,8 +47,8 @@ class History:
         other = History(self.limits)
         other.now = self.now
         for parent_id, life in self.lives.items():
-            other.lives[parent_id] = twin = _twin(life)
-            twin.companions = [_twin(companion) for companion in life.companions]
+            other.lives[parent_id] = twin = twin_of(life)
+            twin.companions = [twin_of(companion) for companion in life.companions]
         other.ended = dict(self.ended)
         other.parent_lives = dict(self.parent_lives)
         other.waiting, other.registered = dict(self.waiting), self.registered
