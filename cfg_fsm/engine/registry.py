@@ -149,7 +149,7 @@ class Registry:
         if step.result is None:
             now = max(step.now, event.at or 0.0)
             if journal is not None:
-                journal.resume(event)
+                journal.resume()
                 journal.begin_with(event, now)
             step.now = now
             ledger.tombstones.expire(now)
