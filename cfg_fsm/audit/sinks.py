@@ -17,7 +17,7 @@ from typing import IO, Any, cast
 
 from pydantic_core import to_json
 
-from cfg_fsm.audit.reading import ZEROS, last_hash
+from cfg_fsm.audit.reading import KEYS, ZEROS, last_hash
 from cfg_fsm.engine.journal import AuditRecord, Fields, as_record
 from cfg_fsm.errors import CfgFsmError
 
@@ -114,27 +114,9 @@ class JsonlAudit:
 
     def __call__(self, record: AuditRecord) -> None:
         """Write a record."""
-        body = to_json(
-            {
-                "seq": record.seq,
-                "at": record.at,
-                "ts": self._timestamp(record.at if self._clock is None else self._clock()),
-                "kind": record.kind,
-                "machine": record.machine,
-                "request_id": record.request_id,
-                "parent_id": record.parent_id,
-                "role": record.role,
-                "life": record.life,
-                "trigger": record.trigger,
-                "source": record.source,
-                "dest": record.dest,
-                "reason": record.reason,
-                "event": record.event,
-                "event_seq": record.event_seq,
-                "prev": self._prev,
-            },
-            inf_nan_mode="null",  # of a host's clock that has lost its way
-        )[:-1]
+        ts = self._timestamp(record.at if self._clock is None else self._clock())
+        line = dict(zip(KEYS, (*record[:2], ts, *record[2:], self._prev), strict=False))  # all but the hash
+        body = to_json(line, inf_nan_mode="null")[:-1]  # null: of a host's clock that has lost its way
         digest = sha256(body).hexdigest()
         self._write(b'%b,"hash":"%b"}\n' % (body, digest.encode()))
         self._prev = digest  # only now: a line that could not be written is not in the chain
