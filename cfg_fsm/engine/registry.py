@@ -86,7 +86,7 @@ class Registry:
             now = event.at
             if now is None:
                 now = step.now
-                if ledger.timed is not None:
+                if ledger.dated:
                     ledger.clock.was_undated(event)
             elif now < step.now:  # time never goes back
                 now = ledger.clock.went_back(event, now, step.now)
