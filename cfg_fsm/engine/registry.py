@@ -250,7 +250,7 @@ class Registry:
 
     def __reduce__(self) -> str:
         raise TypeError(
-            "a registry cannot be pickled, with the host's payloads in it; log its events and replay them"
+            "a registry cannot be pickled, with the host's payloads in it; log its events and replay them, or copy() it"
         )
 
     @_undisturbed

@@ -491,6 +491,8 @@ class CfgCompanionTracker:
 
 
 def _seconds(name: str, value: float) -> float:
+    if not isinstance(value, int | float):
+        raise TypeError(f"{name} is a number of seconds, as in {name}=30.0; not {value!r}")
     if isinstance(value, bool) or not (math.isfinite(value) and value > 0):
         raise ValueError(f"{name} must be a finite number of seconds greater than zero, not {value!r}")
     return float(value)
