@@ -18,12 +18,23 @@ from typing import IO, Any, cast
 from pydantic_core import to_json
 
 from cfg_fsm.audit.reading import ZEROS, last_hash
-from cfg_fsm.engine.journal import AuditRecord, Fields, as_record
+from cfg_fsm.engine.journal import AuditRecord, Fields, own_record
 from cfg_fsm.errors import CfgFsmError
+from cfg_fsm.states import MachineKind
 
 _BUFFER = 1 << 16
+_COMPANION = MachineKind.COMPANION.value
+_OF_A_MACHINE = ("created", "transition")
 _FIRST, _LAST = -62_135_596_800.0, 253_402_300_799.0
 """The first and the last second that a date can tell: the host's clock may be beyond them."""
+
+
+def as_text(name: object, there: bool = True) -> str | None:
+    """An id or a role as a log has it. An orchestrator may give its tracker ids that are no strings, or hold what
+    UTF-8 does not. ``there``: there is one, even where it is ``None``."""
+    if type(name) is str:
+        return name if name.isascii() else name.encode("utf-8", "backslashreplace").decode()
+    return repr(name) if there or name is not None else None
 
 
 class MemoryAudit:
@@ -47,8 +58,8 @@ class MemoryAudit:
 
     @property
     def records(self) -> list[AuditRecord]:
-        """The records that are kept, the oldest first."""
-        return list(map(as_record, self._records))
+        """The records that are kept, the oldest first, in copies of the caller's own."""
+        return list(map(own_record, self._records))
 
     def clear(self) -> None:
         """Forget them."""
@@ -114,6 +125,7 @@ class JsonlAudit:
 
     def __call__(self, record: AuditRecord) -> None:
         """Write a record."""
+        there = record.kind in _OF_A_MACHINE
         body = to_json(
             {
                 "seq": record.seq,
@@ -121,9 +133,9 @@ class JsonlAudit:
                 "ts": self._timestamp(record.at if self._clock is None else self._clock()),
                 "kind": record.kind,
                 "machine": record.machine,
-                "request_id": record.request_id,
-                "parent_id": record.parent_id,
-                "role": record.role,
+                "request_id": as_text(record.request_id, there),
+                "parent_id": as_text(record.parent_id, there),
+                "role": as_text(record.role, there and record.machine == _COMPANION),
                 "life": record.life,
                 "trigger": record.trigger,
                 "source": record.source,
