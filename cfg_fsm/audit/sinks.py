@@ -19,6 +19,7 @@ from pydantic_core import to_json
 
 from cfg_fsm.audit.reading import ZEROS, last_hash
 from cfg_fsm.engine.journal import AuditRecord, Fields, own_record
+from cfg_fsm.engine.log import text_of
 from cfg_fsm.errors import CfgFsmError
 from cfg_fsm.states import MachineKind
 
@@ -34,7 +35,7 @@ def as_text(name: object, there: bool = True) -> str | None:
     UTF-8 does not. ``there``: there is one, even where it is ``None``."""
     if type(name) is str:
         return name if name.isascii() else name.encode("utf-8", "backslashreplace").decode()
-    return repr(name) if there or name is not None else None
+    return text_of(name) if there or name is not None else None
 
 
 class MemoryAudit:

@@ -24,7 +24,7 @@ def log_warning(message: str, *values: object) -> None:
 
 
 def _log(level: int, message: str, values: tuple[object, ...], *, exc_info: bool) -> None:
-    shown: list[Any] = [value if isinstance(value, float) else printable(_text(value)) for value in values]
+    shown: list[Any] = [value if isinstance(value, float) else printable(text_of(value)) for value in values]
     try:
         _LOGGER.log(
             level, message.replace("%r", "%s").replace("%d", "%s"), *shown, exc_info=exc_info, stacklevel=3
@@ -33,7 +33,8 @@ def _log(level: int, message: str, values: tuple[object, ...], *, exc_info: bool
         logging.getLogger(__name__).disabled = False
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
+    """What a log calls something of the host's, such as an id: a text as it is, all else as Python shows it."""
     if isinstance(value, str):
         return value
     try:
