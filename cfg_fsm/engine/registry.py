@@ -250,7 +250,8 @@ class Registry:
 
     def __reduce__(self) -> str:
         raise TypeError(
-            "a registry cannot be pickled, with the host's payloads in it; log its events and replay them, or copy() it"
+            "a registry cannot be pickled, with the host's payloads in it: within a process there is its method "
+            "copy(), and elsewhere its events can be replayed"
         )
 
     @_undisturbed

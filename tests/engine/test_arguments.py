@@ -87,9 +87,7 @@ def test_a_clock_that_cannot_be_called(clock):
 
 @pytest.mark.parametrize("value", ["30", [30], {}])
 def test_a_limit_that_is_no_number(value):
-    with pytest.raises(
-        TypeError, match="deferred_limit_s is a number of seconds, as in deferred_limit_s=30.0; not"
-    ):
+    with pytest.raises(TypeError, match="deferred_limit_s is a number of seconds, as in deferred_limit_s=30"):
         CfgCompanionTracker(deferred_limit_s=value)
     with pytest.raises(TypeError, match="timeout_s is a number of seconds"):
         CfgCompanionTracker().pop_expired_parents(timeout_s=value)
@@ -108,7 +106,7 @@ def test_a_limit_that_bounds_nothing(value):
         (copy.deepcopy, "a registry is copied by its method copy(): payloads and observers are the host's"),
         (
             pickle.dumps,
-            "cannot be pickled, with the host's payloads in it; log its events and replay them, or copy()",
+            "cannot be pickled, with the host's payloads in it: within a process there is its method copy()",
         ),
     ],
     ids=["copy", "deepcopy", "pickle"],
