@@ -246,7 +246,7 @@ class Journal:
             broken: BaseException | None = None
             for fields in records:
                 try:
-                    observer(as_record(fields) if alone else _own(as_record(fields)))
+                    observer(as_record(fields) if alone else own_record(fields))
                 except Exception:  # noqa: BLE001 - logged and counted there
                     self._failed(observer, fields[0])
                 except BaseException as error:  # noqa: BLE001 - it comes out below, when all are handed out
@@ -287,9 +287,10 @@ class Journal:
             self._before.clear()
 
 
-def _own(record: AuditRecord) -> AuditRecord:
-    """The same record with a body of its own."""
-    return record._replace(event=_copied(record.event))
+def own_record(fields: Fields) -> AuditRecord:
+    """The record that the journal has collected, with a body of its own."""
+    record = as_record(fields)
+    return record._replace(event=_copied(record.event)) if isinstance(record.event, dict) else record
 
 
 def _copied(body: Any) -> Any:
