@@ -74,8 +74,8 @@ def explore(
         int | None,
         typer.Option(
             min=1,
-            help="Stop at so many unique states; if not given, at 5,000,000. It always stops at 100,000 states of the "
-            "engine. Together these bound the memory, to some 3 GB.",
+            help="Stop at so many unique states; if not given, at 5,000,000. It always stops at 100,000 states of "
+            "the engine. Together these bound the memory, to some 3.5 GB.",
         ),
     ] = None,
     max_seconds: Annotated[float | None, typer.Option(min=0.0, help="Stop after so long.")] = None,

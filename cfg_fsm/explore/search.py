@@ -19,8 +19,8 @@ from cfg_fsm.explore.scenario import COUNTED, Scenario
 from cfg_fsm.rules.rule import Check
 
 MAX_STATES, MAX_ENGINE_STATES = 5_000_000, 100_000
-"""Where the command stops: a state takes some 300 bytes and one of the engine, which has a registry, 20,000, so that
-it takes less than 3.5 GB. The functions here stop where they are told to."""
+"""Where the command stops: a state takes some 300 bytes, and one of the engine, with its registry, 20,000, which
+makes 3.5 GB. The functions here stop where they are told to."""
 _EVERY = 64
 """Nodes between two reports of how far it is."""
 
