@@ -373,6 +373,12 @@ class TestTerminal:
             ids = [line.get("parent_id") for line in map(json.loads, piped.splitlines())]
             assert [line.get("parent_id") for line in map(json.loads, shown)] == ids
 
+    def test_what_the_library_warns_of_is_said_by_the_summary_alone(self, odd):
+        lines = (b'{"type":"kv_ready","request_id":"\\u009b","at":%d}\n' % at for at in (9, 1, 10**12))
+        done = run("run", "-", "--limits", "total_s=5", input=b"".join(lines))
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert b"3 events" in done.stdout
+
     def test_a_tampered_audit_is_told_without(self, odd):
         lines = (odd / f"audit{ODD}").read_text(encoding="utf-8").strip().split("\n")
         for field in ("ts", "reason", "source", "dest", "trigger", "role"):
