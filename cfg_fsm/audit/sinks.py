@@ -131,7 +131,7 @@ class JsonlAudit:
         line = dict(zip(KEYS, (*record[:2], ts, *record[2:], self._prev), strict=False))  # all but the hash
         there = record.kind in _OF_A_MACHINE
         for name in _IDS:
-            if type(line[name]) is not str:
+            if type(line[name]) is not str or not line[name].isascii():
                 line[name] = as_text(line[name], there and (name != "role" or record.machine == _COMPANION))
         body = to_json(line, inf_nan_mode="null")[:-1]  # null: of a host's clock that has lost its way
         digest = sha256(body).hexdigest()
