@@ -107,6 +107,8 @@ class _Teller:
         first = step[0]
         if first.seq == 1 or first.seq <= self._seq:  # a run begins; if appended to another, its ids are not those
             self._from_start = first.seq == 1
+            for life in self._lives.values():
+                life.broken_off = self._now
             self._lives.clear()
             self._owner.clear()
         self._seq, self._now = step[-1].seq, first.at

@@ -79,6 +79,8 @@ class Life:
     """Why the parent's output was taken back then without a complete bundle; ``None``: it was complete."""
     failure: str | None = None
     end: float | None = None
+    broken_off: float | None = None
+    """When the log of its run of the engine ends, if that of another run follows."""
     told: list[Told] = field(default_factory=list)
     """A step each."""
     _wait: tuple[float, dict[str, None]] | None = None

@@ -6,9 +6,10 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any
 
 from cfg_fsm.audit import shapes
+from cfg_fsm.engine.journal import AuditRecord
 from cfg_fsm.errors import BadLine
 from cfg_fsm.lines import OVERLONG, LineSource, overlong
 from cfg_fsm.strict import loads
@@ -25,29 +26,29 @@ _BEGIN = b'{"seq":'
 _BLOCK = 1 << 16
 
 
-class AuditLine(NamedTuple):
-    """A line of a log: the fields of ``AuditRecord`` with what the file adds, in the order of the file."""
+#: The keys of a line, in their order: the fields of a record, and the envelope that the file puts around it.
+KEYS = (*AuditRecord._fields[:2], "ts", *AuditRecord._fields[2:], "prev", "hash")
 
-    seq: int
-    at: float
+
+class AuditLine(AuditRecord):
+    """A line of a log: a record in the envelope that the file puts around it."""
+
     ts: str
     """Time of day at which it was written, UTC, ISO 8601."""
-    kind: str
-    machine: str | None
-    request_id: str | None
-    parent_id: str | None
-    role: str | None
-    life: int | None
-    trigger: str | None
-    source: str | None
-    dest: str | None
-    reason: str | None
-    event: Any
-    event_seq: int
     prev: str
     """``hash`` of the line before; 64 zeros in the first."""
     hash: str
     """SHA-256 of this line's text before ``,"hash":``, 64 hexadecimal digits."""
+
+    def __new__(cls, *, ts: str, prev: str, hash: str, **record: Any) -> AuditLine:
+        """From the keys of a line."""
+        line = super().__new__(cls, **record)
+        line.ts, line.prev, line.hash = ts, prev, hash
+        return line
+
+    def as_dict(self) -> dict[str, Any]:
+        """The keys of the line, in their order."""
+        return {key: getattr(self, key) for key in KEYS}
 
 
 class BrokenChain(BadLine):

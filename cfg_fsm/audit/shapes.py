@@ -17,6 +17,8 @@ from cfg_fsm.states import MachineKind
 
 _MOST = sys.float_info.max
 _INT64 = 1 << 63
+_MOST_LIVES = _INT64 << 1
+"""The engine counts on from the last life that an event can name."""
 _MACHINES = frozenset(str(machine) for machine in MachineKind)
 _COMPANION = MachineKind.COMPANION.value
 
@@ -35,6 +37,14 @@ def _is_count(value: Any) -> bool:
 
 def _is_int(value: Any) -> bool:
     return type(value) is int and -_INT64 <= value < _INT64
+
+
+def _is_life(value: Any) -> bool:
+    return type(value) is int and -_INT64 <= value <= _MOST_LIVES
+
+
+def _is_life_or_null(value: Any) -> bool:
+    return value is None or _is_life(value)
 
 
 def _is_int_or_null(value: Any) -> bool:
@@ -78,7 +88,7 @@ FIELDS: dict[str, Callable[[Any], bool]] = {
     "request_id": _is_text_or_null,
     "parent_id": _is_text_or_null,
     "role": _is_text_or_null,
-    "life": _is_int_or_null,
+    "life": _is_life_or_null,
     "trigger": _is_text_or_null,
     "source": _is_text_or_null,
     "dest": _is_text_or_null,
@@ -103,7 +113,7 @@ NEEDED: dict[str, tuple[str, ...]] = {
 ACTIONS: dict[str, dict[str, Callable[[Any], bool]]] = {
     "forward_parent": {
         "parent_id": _is_text,
-        "life": _is_int,
+        "life": _is_life,
         "stage_id": _is_int,
         "engine_outputs": _is_object,
         "companion_request_ids": _is_texts_by_text,
@@ -112,7 +122,7 @@ ACTIONS: dict[str, dict[str, Callable[[Any], bool]]] = {
     },
     "fail_parent": {
         "parent_id": _is_text,
-        "life": _is_int,
+        "life": _is_life,
         "stage_id": _is_int_or_null,
         "reason": _is_text,
         "error": _is_text,

@@ -17,13 +17,26 @@ from typing import IO, Any, cast
 
 from pydantic_core import to_json
 
-from cfg_fsm.audit.reading import ZEROS, last_hash
-from cfg_fsm.engine.journal import AuditRecord, Fields, as_record
+from cfg_fsm.audit.reading import KEYS, ZEROS, last_hash
+from cfg_fsm.engine.journal import AuditRecord, Fields, own_record
+from cfg_fsm.engine.log import text_of
 from cfg_fsm.errors import CfgFsmError
+from cfg_fsm.states import MachineKind
 
 _BUFFER = 1 << 16
+_COMPANION = MachineKind.COMPANION.value
+_OF_A_MACHINE = ("created", "transition")
+_IDS = ("request_id", "parent_id", "role")
 _FIRST, _LAST = -62_135_596_800.0, 253_402_300_799.0
 """The first and the last second that a date can tell: the host's clock may be beyond them."""
+
+
+def as_text(name: object, there: bool = True) -> str | None:
+    """An id or a role as a log has it. An orchestrator may give its tracker ids that are no strings, or hold what
+    UTF-8 does not. ``there``: there is one, even where it is ``None``."""
+    if type(name) is str:
+        return name if name.isascii() else name.encode("utf-8", "backslashreplace").decode()
+    return text_of(name) if there or name is not None else None
 
 
 class MemoryAudit:
@@ -47,8 +60,8 @@ class MemoryAudit:
 
     @property
     def records(self) -> list[AuditRecord]:
-        """The records that are kept, the oldest first."""
-        return list(map(as_record, self._records))
+        """The records that are kept, the oldest first, in copies of the caller's own."""
+        return list(map(own_record, self._records))
 
     def clear(self) -> None:
         """Forget them."""
@@ -114,27 +127,13 @@ class JsonlAudit:
 
     def __call__(self, record: AuditRecord) -> None:
         """Write a record."""
-        body = to_json(
-            {
-                "seq": record.seq,
-                "at": record.at,
-                "ts": self._timestamp(record.at if self._clock is None else self._clock()),
-                "kind": record.kind,
-                "machine": record.machine,
-                "request_id": record.request_id,
-                "parent_id": record.parent_id,
-                "role": record.role,
-                "life": record.life,
-                "trigger": record.trigger,
-                "source": record.source,
-                "dest": record.dest,
-                "reason": record.reason,
-                "event": record.event,
-                "event_seq": record.event_seq,
-                "prev": self._prev,
-            },
-            inf_nan_mode="null",  # of a host's clock that has lost its way
-        )[:-1]
+        ts = self._timestamp(record.at if self._clock is None else self._clock())
+        line = dict(zip(KEYS, (*record[:2], ts, *record[2:], self._prev), strict=False))  # all but the hash
+        there = record.kind in _OF_A_MACHINE
+        for name in _IDS:
+            if type(line[name]) is not str:
+                line[name] = as_text(line[name], there and (name != "role" or record.machine == _COMPANION))
+        body = to_json(line, inf_nan_mode="null")[:-1]  # null: of a host's clock that has lost its way
         digest = sha256(body).hexdigest()
         self._write(b'%b,"hash":"%b"}\n' % (body, digest.encode()))
         self._prev = digest  # only now: a line that could not be written is not in the chain

@@ -181,6 +181,9 @@ def _wrapped(head: str, text: str) -> list[str]:
 def _verdict(life: Life, now: float) -> str:
     if life.number is None:
         return "it was not registered." if life.whole else "its registration is not in this log."
+    if life.end is None and life.broken_off is not None:
+        when = f"cut off at {life.after(life.broken_off)}, where its run of the engine ended and another began"
+        return f"{when}: {'; '.join(_waits(life))}."
     if life.end is None:
         return f"open when the log ends ({life.after(now)}): {'; '.join(_waits(life))}."
     handed = ""

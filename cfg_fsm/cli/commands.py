@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import Annotated, Any, NoReturn
 
@@ -56,6 +57,8 @@ app = typer.Typer(
 def run_app() -> NoReturn:
     """Run the command line as a program: end the process with an exit code."""
     provide()
+    # What the library warns of is for hosts. Here the summary says it, once, and the explorer provokes it.
+    logging.getLogger("cfg_fsm").addHandler(logging.NullHandler())
     code: Any = OK
     try:
         app(prog_name="cfg-fsm")

@@ -70,7 +70,14 @@ def explore(
     symmetry: Annotated[
         bool, typer.Option("--symmetry", help="Take companions that differ only in their role for the same.")
     ] = False,
-    max_states: Annotated[int | None, typer.Option(min=1, help="Stop at so many unique states.")] = None,
+    max_states: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Stop at so many unique states; if not given, at 5,000,000. It always stops at 100,000 states of "
+            "the engine. Together these bound the memory, to some 3.5 GB.",
+        ),
+    ] = None,
     max_seconds: Annotated[float | None, typer.Option(min=0.0, help="Stop after so long.")] = None,
     export: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a violation to this file, as a case to be replayed.")
@@ -141,12 +148,13 @@ def _run(
     scenario: Scenario, max_states: int | None, max_seconds: float | None
 ) -> tuple[Result, KeyboardInterrupt | None]:
     """Explore, with progress on a terminal. A signal ends it with what was found up to there."""
-    from cfg_fsm.explore.search import Search
+    from cfg_fsm.explore.search import MAX_ENGINE_STATES, MAX_STATES, Search
 
     search = Search(scenario)
+    most = MAX_STATES if max_states is None else max_states
     with _progress() as on_progress:
         try:
-            return search.run(max_states, max_seconds, time.perf_counter, on_progress), None
+            return search.run(most, max_seconds, time.perf_counter, on_progress, MAX_ENGINE_STATES), None
         except KeyboardInterrupt as stop:
             result = search.result
             result.truncated = "by Ctrl-C" if word(stop) == "interrupted" else "by a signal"

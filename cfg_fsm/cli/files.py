@@ -77,6 +77,7 @@ class Files:
         """Open everything and compare what is open; nothing is overwritten yet."""
         if actions == audit == STDIN:
             raise places.one_place(shown(STDIN))
+        places.refuse_stdout(inputs)
         for name in stale:
             places.refuse_input(name, place_at(name), inputs)
         if self.summary is not None:
@@ -99,7 +100,6 @@ class Files:
             there = place_at(self.summary)
             places.refuse_same(str(self.summary), there, [place_of(self.people), *taken])
             places.refuse_stderr(str(self.summary), there)
-        places.refuse_stdout(inputs)
 
     def _output(self, path: str, append: bool) -> Output:
         place, out = place_at(path), sys.stdout

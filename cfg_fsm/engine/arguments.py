@@ -20,8 +20,14 @@ def limits_of(limits: object) -> Limits:
 
 def journal_of(observers: object) -> Journal | None:
     """A journal for the observers; ``None``: there are none. Raises ``TypeError`` for what cannot observe."""
-    if callable(observers) or not isinstance(observers, Iterable):
+    if isinstance(observers, str | bytes):
+        raise TypeError(
+            f"observers is a list of callables, not a text; for a file: observers=[JsonlAudit({observers!r})]"
+        )
+    if callable(observers):
         raise TypeError(f"observers is a list of callables, as in observers=[{observers!r}]")
+    if not isinstance(observers, Iterable):
+        raise TypeError(f"observers is a list of callables, as in observers=[MemoryAudit()]; not {observers!r}")
     observers = tuple(observers)
     for observer in observers:
         if not callable(observer):

@@ -117,7 +117,7 @@ class Journal:
     """
 
     __slots__ = (
-        "_add", "_at", "_before", "_delivering", "_event", "_mark", "_observers", "_pending", "_turn", "errors",
+        "_add", "_at", "_before", "_delivering", "_event", "_observers", "_pending", "_turn", "errors",
         "event_seq", "seq",
     )  # fmt: skip
 
@@ -135,8 +135,6 @@ class Journal:
         self._add = self._pending.append
         self._before: list[Fields] = []
         """What a step had recorded before it was broken off."""
-        self._mark: tuple[object, int, int] | None = None
-        """The event of the step, and the numbers before it."""
         self._turn = 0
         """Number of the observer that is the next to have the records of the step."""
         self._delivering = False
@@ -163,15 +161,14 @@ class Journal:
         """
         if self._delivering:
             raise ReentrantDispatch
-        self._mark = (event, self.seq, self.event_seq)
         self._event, self._at = event.type, at
-        self.event_seq = number = self.event_seq + 1
-        self.seq = seq = self.seq + 1
+        seq, number = self.seq + 1, self.event_seq + 1
         request_id, parent_id, role, life = event.head()
         self._add(
             (seq, at, "event", None, request_id, parent_id, role, life, None, None, None, None,
              event if event.keeps else event.log_body(), number)
         )  # fmt: skip
+        self.seq, self.event_seq = seq, number
 
     def created(self, record: Recorded) -> None:
         """A machine entered its initial state."""
@@ -227,25 +224,20 @@ class Journal:
                 self._join()
                 self._delivering = True  # until it is done nothing is added: see ``begin``
             while self._turn < len(self._observers):
-                broken = self._hand_over(records) or broken
+                take_step, observer = self._observers[self._turn]
+                try:
+                    self._turn, _ = self._turn + 1, take_step(records)  # on one line: it has its turn once
+                except BaseException as error:  # noqa: BLE001 - it comes out below, or is logged and counted
+                    self._turn += 1
+                    if isinstance(error, Exception):
+                        self._failed(observer, records[0][0])
+                    else:
+                        self.errors += 1
+                        broken = error
             records.clear()
-        self._turn, self._mark, self._delivering = 0, None, False
+        self._turn, self._delivering = 0, False
         if broken is not None:
             raise broken
-
-    def _hand_over(self, records: Sequence[Fields]) -> BaseException | None:
-        """Give the observer whose turn it is its records. What came out, if that is not its own error."""
-        take_step, observer = self._observers[self._turn]
-        try:
-            self._turn, _ = self._turn + 1, take_step(records)  # on one line: it has its turn once
-        except BaseException as error:  # noqa: BLE001 - the caller raises it, or it is logged and counted
-            self._turn += 1
-            if isinstance(error, Exception):
-                self._failed(observer, records[0][0])
-            else:
-                self.errors += 1
-                return error
-        return None
 
     def _one_by_one(self, observer: Observer, alone: bool) -> Callable[[Sequence[Fields]], None]:
         """``alone``: no other observer sees what this one does to a record's body."""
@@ -254,7 +246,7 @@ class Journal:
             broken: BaseException | None = None
             for fields in records:
                 try:
-                    observer(as_record(fields) if alone else _own(as_record(fields)))
+                    observer(as_record(fields) if alone else own_record(fields))
                 except Exception:  # noqa: BLE001 - logged and counted there
                     self._failed(observer, fields[0])
                 except BaseException as error:  # noqa: BLE001 - it comes out below, when all are handed out
@@ -270,21 +262,18 @@ class Journal:
 
     # -- a step that was broken off ---------------------------------------------------------------------------
 
-    def resume(self, event: object) -> None:
-        """The step with this event runs again: what it has recorded is kept, and recorded again."""
-        if self._mark is not None and self._mark[0] is event:
-            _, self.seq, self.event_seq = self._mark
+    def resume(self) -> None:
+        """The step runs again: what it has recorded is kept, and recorded again."""
+        if self._pending:
+            self.seq, self.event_seq = self._pending[0][0] - 1, self._pending[0][-1] - 1
             self._before += self._pending
             self._pending.clear()
 
     def abandon(self) -> None:
         """The step is given up, and with it what it has recorded."""
-        if self._mark is not None:
-            _, self.seq, self.event_seq = self._mark
-        self._pending.clear()
+        self.resume()
         self._before.clear()
-        self._turn, self._mark = 0, None
-        self._delivering = False
+        self._turn, self._delivering = 0, False
 
     def _join(self) -> None:
         """Each record of a step that ran again once, in the order in which they were first made."""
@@ -298,9 +287,10 @@ class Journal:
             self._before.clear()
 
 
-def _own(record: AuditRecord) -> AuditRecord:
-    """The same record with a body of its own."""
-    return record._replace(event=_copied(record.event))
+def own_record(fields: Fields) -> AuditRecord:
+    """The record that the journal has collected, with a body of its own."""
+    record = as_record(fields)
+    return record._replace(event=_copied(record.event)) if isinstance(record.event, dict) else record
 
 
 def _copied(body: Any) -> Any:

@@ -29,15 +29,17 @@ class Ledger:
     """What a registry knows. ``journal``: ``None`` if nobody observes."""
 
     __slots__ = (
-        "clock", "deadlines", "dropped", "events", "failed", "finished", "forwarded", "ignored", "interrupted",
-        "limits", "parents", "registered", "rejected", "released_unconfirmed", "requests", "step", "timed",
-        "tombstones", "waiting",
+        "clock", "dated", "deadlines", "dropped", "events", "failed", "finished", "forwarded", "ignored",
+        "interrupted", "limits", "parents", "registered", "rejected", "released_unconfirmed", "requests", "step",
+        "timed", "tombstones", "waiting",
     )  # fmt: skip
 
     def __init__(self, limits: Limits, journal: Journal | None) -> None:
         self.limits = limits
         self.timed = timed(limits)
         """The limits if one of them bounds time."""
+        self.dated = limits.bounds_time or limits.confirm_s is not None
+        """Whether events should say when they happened: a limit in time is set, or a parent has brought one."""
         self.step = Step(journal)
         """The step under way; between two steps, the time of the last."""
         self.clock = Clock()
@@ -67,7 +69,7 @@ class Ledger:
     def copy(self, journal: Journal | None = None) -> Ledger:
         """An independent ledger with the same entries and a journal of its own; payloads are shared."""
         twin = Ledger(self.limits, journal)
-        twin.step.now, twin.clock = self.step.now, self.clock.copy()
+        twin.step.now, twin.clock, twin.dated = self.step.now, self.clock.copy(), self.dated
         for name in _NUMBERS:
             setattr(twin, name, getattr(self, name))
         for name in ("failed", "ignored", "rejected"):
@@ -88,6 +90,8 @@ class Ledger:
         if life is None:
             life = self.tombstones.last_life(parent_id) + 1
         limits = self.timed if own is None else timed(self.limits.with_overrides(own))
+        if own is not None and (limits is not None or own.confirm_s is not None):
+            self.dated = True
         number = self.registered + 1
         group = Group(parent_id, life, number, step.now, announced, streaming, own, limits)
         step.record, self.registered, self.parents = group, number, self.parents + 1

@@ -24,12 +24,20 @@ def log_warning(message: str, *values: object) -> None:
 
 
 def _log(level: int, message: str, values: tuple[object, ...], *, exc_info: bool) -> None:
-    shown: list[Any] = [value if isinstance(value, int | float) else printable(_text(value)) for value in values]
+    shown: list[Any] = [value if isinstance(value, float) else printable(text_of(value)) for value in values]
     try:
-        _LOGGER.log(level, message.replace("%r", "%s"), *shown, exc_info=exc_info, stacklevel=3)
+        _LOGGER.log(
+            level, message.replace("%r", "%s").replace("%d", "%s"), *shown, exc_info=exc_info, stacklevel=3
+        )
     except Exception:  # noqa: BLE001 - whatever the host's handler raises, it is the host's
         logging.getLogger(__name__).disabled = False
 
 
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else repr(value)
+def text_of(value: object) -> str:
+    """What a log calls something of the host's, such as an id: a text as it is, all else as Python shows it."""
+    if isinstance(value, str):
+        return value
+    try:
+        return repr(value)
+    except Exception:  # noqa: BLE001 - it is the host's own, as an id of the tracker may be
+        return f"<{type(value).__name__}>"

@@ -86,7 +86,7 @@ class Registry:
             now = event.at
             if now is None:
                 now = step.now
-                if ledger.timed is not None:
+                if ledger.dated:
                     ledger.clock.was_undated(event)
             elif now < step.now:  # time never goes back
                 now = ledger.clock.went_back(event, now, step.now)
@@ -149,7 +149,7 @@ class Registry:
         if step.result is None:
             now = max(step.now, event.at or 0.0)
             if journal is not None:
-                journal.resume(event)
+                journal.resume()
                 journal.begin_with(event, now)
             step.now = now
             ledger.tombstones.expire(now)
@@ -250,7 +250,8 @@ class Registry:
 
     def __reduce__(self) -> str:
         raise TypeError(
-            "a registry cannot be pickled, with the host's payloads in it; log its events and replay them"
+            "a registry cannot be pickled, with the host's payloads in it: within a process there is its method "
+            "copy(), and elsewhere its events can be replayed"
         )
 
     @_undisturbed

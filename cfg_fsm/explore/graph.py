@@ -6,6 +6,7 @@ alone, so a step that was taken once is remembered, and a search only asks again
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -70,6 +71,8 @@ class EngineGraph:
         self.states: list[State] = []
         self.checked = 0
         """Steps held against the rules."""
+        self.before_step: Callable[[], object] | None = None
+        """Called before each of them; what it raises passes through."""
         self._ids: dict[Any, int] = {}
         self._slots: dict[Any, int] = {}
         self.slot_keys: list[tuple[int, tuple[int, ...]]] = []
@@ -111,6 +114,8 @@ class EngineGraph:
         state = self.states[source]
         found = state.edges.get(signal)
         if found is None:
+            if self.before_step is not None:
+                self.before_step()
             try:
                 found = self._step(state, signal)
             except BrokenStep as broken:

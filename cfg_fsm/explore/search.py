@@ -10,7 +10,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import product
 
 from cfg_fsm.explore.alphabet import PASS
 from cfg_fsm.explore.coverage import Coverage
@@ -19,8 +18,11 @@ from cfg_fsm.explore.graph import BrokenStep, Edge, EngineGraph
 from cfg_fsm.explore.scenario import COUNTED, Scenario
 from cfg_fsm.rules.rule import Check
 
+MAX_STATES, MAX_ENGINE_STATES = 5_000_000, 100_000
+"""Where the command stops: a state takes some 300 bytes, and one of the engine, with its registry, 20,000, which
+makes 3.5 GB. The functions here stop where they are told to."""
 _EVERY = 64
-"""Nodes between two looks at the clock."""
+"""Nodes between two reports of how far it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,31 +70,39 @@ class Progress:
 
 
 class _Budgets:
-    """Every combination of what is left, as numbers."""
+    """What is left, packed into one number: a field for each kind of fault, one for all of them together, and one
+    for the seconds that may pass. Above each is a bit that is always set, so that fields can be compared at once.
+    """
 
     def __init__(self, scenario: Scenario) -> None:
-        columns = (*COUNTED, "pass")
-        most = (*(getattr(scenario.faults, name) for name in COUNTED), scenario.passes)
-        together = sum(most) if scenario.faults.together is None else scenario.faults.together
-        every = [
-            left
-            for left in product(*(range(left, -1, -1) for left in most))
-            if sum(most[: len(COUNTED)]) - sum(left[: len(COUNTED)]) <= together
-        ]
-        numbers = {left: number for number, left in enumerate(every)}
-        self._spend = {
-            what: [numbers.get((*left[:column], left[column] - 1, *left[column + 1 :]), -1) for left in every]
-            for column, what in enumerate(columns)
-        }
-        self.covered = [
-            sum(1 << number for number, other in enumerate(every) if all(map(int.__ge__, other, left)))
-            for left in every
-        ]
-        """For each, the set of those that leave at least as much of everything, as bits."""
+        faults = scenario.faults
+        most = {name: getattr(faults, name) for name in COUNTED}
+        together = sum(most.values()) if faults.together is None else faults.together
+        self.first, self.guards, shift = 0, 0, 0
+        self._costs: dict[str, tuple[int, tuple[int, ...]]] = {}
+        """For what is spent: the number to be subtracted, and the fields that must not be empty."""
+        places: dict[str, tuple[int, int]] = {}
+        for name, left in {**most, "together": together, "pass": scenario.passes}.items():
+            width = left.bit_length()
+            places[name] = 1 << shift, ((1 << width) - 1) << shift
+            self.first |= left << shift
+            self.guards |= 1 << (shift + width)
+            shift += width + 1
+        one, whole = places.pop("together")
+        for name, (unit, mask) in places.items():
+            self._costs[name] = (unit, (mask,)) if name == "pass" else (unit + one, (mask, whole))
 
-    def spend(self, number: int, what: str) -> int:
-        """The number of what is left after it; -1: it is used up."""
-        return self._spend[what][number]
+    def spend(self, left: int, what: str) -> int:
+        """What is left after it; -1: it is used up."""
+        cost, masks = self._costs[what]
+        for mask in masks:
+            if not left & mask:
+                return -1
+        return left - cost
+
+    def covers(self, one: int, other: int) -> bool:
+        """Whether ``one`` leaves at least as much of everything as ``other``."""
+        return ((one | self.guards) - other) & self.guards == self.guards
 
 
 _Move = tuple[Signal, int, "str | None", int]
@@ -138,6 +148,10 @@ class _Groups:
         return found
 
 
+class _Truncated(Exception):
+    """A bound was reached; its message says which."""
+
+
 class Search:
     """One exploration."""
 
@@ -150,8 +164,8 @@ class Search:
         self._joint: dict[tuple[int, int], int] = {}
         self._parts: dict[object, int] = {}
         self._signals: dict[Signal, int] = {}
-        self._seen: dict[int, int] = {}
-        """By key, the budgets with which it was reached, as bits."""
+        self._seen: dict[int, int | tuple[int, ...]] = {}
+        """By key, the budget with which it was reached, or those of which none covers another."""
         self._came_from = array("l", [-1])
         self._came_by = array("l", [-1])
 
@@ -161,13 +175,27 @@ class Search:
         max_seconds: float | None = None,
         clock: Callable[[], float] | None = None,
         on_progress: Callable[[Progress], None] | None = None,
+        max_engine_states: int | None = None,
     ) -> Result:
         """Explore. It ends when everything was seen, at the first violation, or at a bound; ``max_seconds`` and
-        the time in the result need a ``clock``."""
+        the time in the result need a ``clock``. The bounds are looked at before each step of the engine, too:
+        those of one node can take seconds."""
         result = self.result
         began = clock() if clock is not None else 0.0
+
+        def look() -> None:
+            if max_seconds is not None and clock is not None and clock() - began >= max_seconds:
+                raise _Truncated(f"after {max_seconds:g} seconds")
+            if max_states is not None and len(self._came_from) >= max_states:
+                raise _Truncated(f"at {max_states:,} states")
+            if max_engine_states is not None and len(self.engine.states) >= max_engine_states:
+                raise _Truncated(f"at {max_engine_states:,} states of the engine")
+
+        self.engine.before_step = look
         try:
-            self._explore(result, max_states, max_seconds, clock, began, on_progress)
+            self._explore(result, look, on_progress)
+        except _Truncated as bound:
+            result.truncated = str(bound)
         finally:
             result.unique = len(self._came_from)
             result.engine_states, result.checked = len(self.engine.states), self.engine.checked
@@ -175,37 +203,25 @@ class Search:
         return result
 
     def _explore(
-        self,
-        result: Result,
-        max_states: int | None,
-        max_seconds: float | None,
-        clock: Callable[[], float] | None,
-        began: float,
-        on_progress: Callable[[Progress], None] | None,
+        self, result: Result, look: Callable[[], None], on_progress: Callable[[Progress], None] | None
     ) -> None:
-        first = (0, (self._groups.number(unborn(self.scenario.companions)),) * self.scenario.parents, 0)
-        frontier = [(0, first)]
-        self._seen[self._key(*first[:2])] = 1
+        groups = (self._groups.number(unborn(self.scenario.companions)),) * self.scenario.parents
+        frontier: list[tuple[int, _Node]] = [(0, (0, groups, self._budgets.first))]
+        self._seen[self._key(0, groups)] = self._budgets.first
         result.states = 1
         expanded = 0
         while frontier:
             ahead: list[tuple[int, _Node]] = []
             for index, node in frontier:
-                if expanded % _EVERY == 0:
-                    if on_progress is not None:
-                        on_progress(Progress(len(self._came_from), len(frontier) + len(ahead), result.depth))
-                    if max_seconds is not None and clock is not None and clock() - began >= max_seconds:
-                        result.truncated = f"after {max_seconds:g} seconds"
-                        return
+                if on_progress is not None and expanded % _EVERY == 0:
+                    on_progress(Progress(len(self._came_from), len(frontier) + len(ahead), result.depth))
                 expanded += 1
+                look()
                 try:
                     result.states += self._expand(index, node, ahead)
                 except BrokenStep as broken:
                     result.violation = self._violation(index, broken)
                     result.depth += 1
-                    return
-                if max_states is not None and len(self._came_from) >= max_states:
-                    result.truncated = f"at {max_states:,} states"
                     return
             frontier = ahead
             result.depth += bool(ahead)
@@ -252,12 +268,18 @@ class Search:
         for place in edge.over:
             numbers = (*numbers[:place], self._groups.over(numbers[place]), *numbers[place + 1 :])
         key = self._key(edge.to, numbers)
-        before = self._seen.get(key, 0)
-        if not before & self._budgets.covered[budget]:  # with as much left, all of this was or will be seen
-            self._seen[key] = before | 1 << budget
-            ahead.append((len(self._came_from), (edge.to, numbers, budget)))
-            self._came_from.append(index)
-            self._came_by.append(self._signals.setdefault(signal, len(self._signals)))
+        seen, covers = self._seen.get(key), self._budgets.covers
+        if seen is None:
+            self._seen[key] = budget
+        else:
+            before = (seen,) if isinstance(seen, int) else seen
+            for other in before:
+                if covers(other, budget):
+                    return  # with as much left, all of this was or will be seen
+            self._seen[key] = (*(other for other in before if not covers(budget, other)), budget)
+        ahead.append((len(self._came_from), (edge.to, numbers, budget)))
+        self._came_from.append(index)
+        self._came_by.append(self._signals.setdefault(signal, len(self._signals)))
 
     # -- keys ---------------------------------------------------------------------------------------------
 
@@ -307,6 +329,7 @@ def explore(
     max_seconds: float | None = None,
     clock: Callable[[], float] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
+    max_engine_states: int | None = None,
 ) -> Result:
     """Explore one scenario from its beginning."""
-    return Search(scenario).run(max_states, max_seconds, clock, on_progress)
+    return Search(scenario).run(max_states, max_seconds, clock, on_progress, max_engine_states)

@@ -17,13 +17,13 @@ from cfg_fsm.engine.journal import Observer
 from cfg_fsm.engine.registry import Registry
 from cfg_fsm.errors import BadLine
 from cfg_fsm.events import ClockTicked, Event, ParentOutputReady, ParentRegistered, RequestsAborted
-from cfg_fsm.limits import Limits
+from cfg_fsm.limits import TIMES, Limits
 from cfg_fsm.lines import LineSource
 from cfg_fsm.states import FailureReason
 from cfg_fsm.trace.reading import read_events
 from cfg_fsm.trace.summary import Summary
 
-_TIMES = ("deferred_s", "silent_s", "start_s", "total_s")
+_TIMES = (*TIMES, "confirm_s")
 _PERCENTILES = (50, 90, 99)
 _EXAMPLES = 5
 _ABORTED = FailureReason.ABORTED.value
@@ -120,6 +120,8 @@ class Run:
                         self._latest = at
                     if at > self._quiet_until:
                         self._play(at)
+                elif self._shortest < math.inf:
+                    self._note("undated", line, 0.0)
                 answer = dispatch(event)
                 if answer.actions:
                     self._take(answer.actions)
@@ -147,8 +149,10 @@ class Run:
 
     def _note_time(self, line: int, at: float) -> None:
         assert self._latest is not None
-        kind = "behind" if at < self._latest else "jump"
-        known = self._clock_odd.setdefault(kind, {"count": 0, "line": line, "by_s": abs(at - self._latest)})
+        self._note("behind" if at < self._latest else "jump", line, abs(at - self._latest))
+
+    def _note(self, kind: str, line: int, by_s: float) -> None:
+        known = self._clock_odd.setdefault(kind, {"count": 0, "line": line, "by_s": by_s})
         known["count"] += 1
 
     def skip(self, bad: BadLine) -> None:

@@ -45,7 +45,8 @@ class Summary:
     """``{"count", "first"}`` of the lines that were skipped; each example is ``file:line: why``."""
     clock: dict[str, dict[str, Any]]
     """Times that are odd: ``behind`` (an event before the time of the one before it), ``jump`` (the time goes on
-    by more than a day), each ``{"count", "line", "by_s"}`` with the first such event. Empty if there are none."""
+    by more than a day) and ``undated`` (an event without ``at`` while limits in time are set), each
+    ``{"count", "line", "by_s"}`` with the first such event. Empty if there are none."""
     audit_errors: int
     """Records that an observer failed to take."""
     seconds: float
@@ -119,10 +120,12 @@ def _awaited(one: dict[str, Any]) -> str:
 
 
 _ODD_TIMES = {
-    "jump": "goes on by {:,.3f} s at once: if its clock has another unit than the others', "
-    "deadlines ended parents there and none comes after it, and waits are not to be trusted",
-    "behind": "lies {:,.3f} s before the event ahead of it: it is taken to happen at that time, so waits that "
-    "begin or end there are too short",
+    "jump": "goes on by {:,.3f} s at once: if its clock has another unit than the others', deadlines ended"
+    " parents there and none comes after it, and waits are not to be trusted",
+    "behind": "lies {:,.3f} s before the event ahead of it: it is taken to happen at that time, so waits that"
+    " begin or end there are too short",
+    "undated": "has no `at` while limits in time are set: it is taken to happen at the time of the event before,"
+    " so deadlines that count from it come too early",
 }
 
 

@@ -54,13 +54,16 @@ ROWS = (
     Row("tick", "a tick with nothing due, {many} armed deadlines / with 1,000", 1.2, 1.0),
     Row("churn", "memory after {churn} lives in a window of 1,000, collector disabled / before", 1.05, 1.0),
     Row("growth", "{groups} groups in random order, last tenth of the events / first", 2, 1.2),
+    Row(
+        "large_group", "cost per companion in a group of {large} / of a quarter, the worst of four orders", 2, 1.2
+    ),
 )
 
 
 def table(ratios: dict[str, Ratio], scale: work.Scale) -> str:
     """The table as Markdown."""
     lines = ["| what | ratio | spread | target | beyond | |", "|---|---|---|---|---|---|"]
-    numbers = {name: f"{getattr(scale, name):,}" for name in ("many", "churn", "groups")}
+    numbers = {name: f"{getattr(scale, name):,}" for name in ("many", "churn", "groups", "large")}
     for row in ROWS:
         ratio = ratios[row.key]
         spread = ratio.spread if ratio.pairs > 1 else ""

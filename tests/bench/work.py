@@ -34,6 +34,7 @@ class Scale:
         self.slow_pairs = 7 if quick else 21
         self.many = 100_000 if quick else 1_000_000
         self.churn = 50_000 if quick else 1_000_000
+        self.large = 16_000
         self.groups = 20_000 if quick else 100_000
 
 
@@ -163,6 +164,68 @@ def ticks(scale: Scale) -> dict[str, Ratio]:
     return {"tick": paired(lambda: run(many), lambda: run(few), scale.pairs)}
 
 
+def large_group(scale: Scale) -> dict[str, Ratio]:
+    """What a companion costs in a group of very many against one of a quarter: the worst of four ways to come."""
+    growths = [
+        paired(make(scale.large), make(scale.large // 4), 5, 0.25)
+        for make in (_starts, _late_outputs, _outputs_in_role_order, _joins)
+    ]
+    return {"large_group": max(growths, key=lambda ratio: ratio.value)}
+
+
+def _large(count: int, *, announced: bool, **times: float) -> tuple[Registry, dict[str, str]]:
+    roles = {f"r{number}": f"c{number}" for number in range(count)}
+    registry = Registry(Limits(max_companions_per_parent=None, **times))
+    registry.dispatch(events.ParentRegistered(parent_id="p", companions=roles if announced else None, at=0.0))
+    return registry, roles
+
+
+def _starts(count: int) -> Callable[[], object]:
+    """Companions start under limits in time, and the host asks each time when to wake up."""
+    made = [events.RequestStarted(request_id=f"c{number}", at=1.0 + number / count) for number in range(count)]
+
+    def run() -> None:
+        registry, _ = _large(count, announced=True, start_s=50.0, silent_s=60.0)
+        for event in made:
+            registry.dispatch(event)
+            registry.next_deadline()
+
+    return run
+
+
+def _late_outputs(count: int) -> Callable[[], object]:
+    """Outputs that come when the client has aborted the group."""
+    outputs = [events.CompanionOutputReady(companion_id=f"c{number}", output=None) for number in range(count)]
+
+    def run() -> None:
+        registry, _ = _large(count, announced=True)
+        registry.dispatch_many([events.RequestsAborted(request_ids=["p"]), *outputs])
+
+    return run
+
+
+def _outputs_in_role_order(count: int) -> Callable[[], object]:
+    """Outputs while the parent is deferred."""
+    outputs = [events.CompanionOutputReady(companion_id=f"c{number}", output=None) for number in range(count)]
+
+    def run() -> None:
+        registry, _ = _large(count, announced=True)
+        registry.dispatch_many([events.ParentOutputReady(parent_id="p", engine_outputs=None), *outputs])
+
+    return run
+
+
+def _joins(count: int) -> Callable[[], object]:
+    """Companions that join one by one."""
+
+    def run() -> None:
+        registry, roles = _large(count, announced=False)
+        for role, name in roles.items():
+            registry.dispatch(events.CompanionRegistered(parent_id="p", role=role, companion_id=name))
+
+    return run
+
+
 def bytes_per_parent(scale: Scale) -> dict[str, Ratio]:
     """Bytes of one live parent with two companions, all registered, one output there, the parent deferred."""
 
@@ -252,6 +315,7 @@ ALL: tuple[Callable[[Scale], dict[str, Ratio]], ...] = (
     recorded_run,
     bytes_per_parent,
     growth,
+    large_group,
     live_groups,
     ticks,
     churn,

@@ -114,7 +114,7 @@ def shapes(actions):
 
 @pytest.mark.parametrize("name", STORIES)
 @pytest.mark.parametrize("what", [KeyboardInterrupt, RecursionError], ids=lambda what: what.__name__)
-@pytest.mark.parametrize("again", [0, 1, 9], ids=lambda again: f"again-{again}")
+@pytest.mark.parametrize("again", [0, 5], ids=lambda again: f"again-{again}")
 def test_wherever_a_step_is_broken_off_it_comes_to_its_end(name, what, again):
     before, event = STORIES[name]
     once, twice = Watched(before), Watched(before)

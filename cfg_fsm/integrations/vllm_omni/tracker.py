@@ -17,7 +17,7 @@ from cfg_fsm.engine.arguments import journal_of, limits_of
 from cfg_fsm.engine.deadlines import Deadlines
 from cfg_fsm.engine.group import Companion, Group
 from cfg_fsm.engine.journal import Observer
-from cfg_fsm.engine.log import log_warning
+from cfg_fsm.engine.log import log_warning, text_of
 from cfg_fsm.engine.resolved import CAN_FINISH, DONE, WAITING
 from cfg_fsm.engine.step import Cause, Step
 from cfg_fsm.engine.tombstones import Tombstone, Tombstones
@@ -225,11 +225,14 @@ class CfgCompanionTracker:
             reason = IgnoredReason.UNKNOWN if companion is None else IgnoredReason.DUPLICATE
             self._ignore("on_companion_completed", reason, companion_id, companion)
             return None
+        group = companion.group
+        if group.request_id is None:  # to the original, too, that is no parent: its companions are never done
+            self._ignore("on_companion_completed", IgnoredReason.UNKNOWN, companion_id, companion)
+            return None
         step = self._step
         step.now, journal = self._clock(), step.journal
         if journal is not None:
             journal.begin("on_companion_completed", step.now)
-        group = companion.group
         group.complete(companion, companion.output, step)
         if companion.output is None:
             log_warning(
@@ -478,7 +481,7 @@ class CfgCompanionTracker:
         self._refused[reason.value] += 1
         rejected = isinstance(reason, RejectedReason)
         if rejected:
-            under = "" if asked_by is None else f" under {asked_by}"
+            under = "" if asked_by is None else f" under {text_of(asked_by)}"
             log_warning("registration of %s%s refused: %s", request_id, under, reason)
         if self._step.journal is not None:
             self._step.journal.refused(
@@ -491,6 +494,8 @@ class CfgCompanionTracker:
 
 
 def _seconds(name: str, value: float) -> float:
+    if not isinstance(value, int | float):
+        raise TypeError(f"{name} is a number of seconds, as in {name}=30.0; not {value!r}")
     if isinstance(value, bool) or not (math.isfinite(value) and value > 0):
         raise ValueError(f"{name} must be a finite number of seconds greater than zero, not {value!r}")
     return float(value)

@@ -13,7 +13,7 @@ from cfg_fsm.actions import ACTION_TYPES
 from cfg_fsm.audit import shapes
 from cfg_fsm.audit.conform import check
 from cfg_fsm.audit.explain import NotInAudit, explain
-from cfg_fsm.audit.reading import MAX_LINE, ZEROS, AuditFile, AuditLine, read_audit, verify
+from cfg_fsm.audit.reading import KEYS, MAX_LINE, ZEROS, AuditFile, AuditLine, read_audit, verify
 from cfg_fsm.audit.sinks import JsonlAudit
 from cfg_fsm.errors import BadLine
 from cfg_fsm.lines import LineSource
@@ -187,7 +187,7 @@ def test_a_log_with_its_chain_rebuilt_is_read_as_any_other(make, tmp_path):
     path = tmp_path / "audit.jsonl"
     path.write_bytes(chained(records))
     assert verify(path) == len(records)
-    assert [record._asdict() | {"hash": ""} for record in read_audit(path)] == [
+    assert [record.as_dict() | {"hash": ""} for record in read_audit(path)] == [
         record | {"hash": ""} for record in records
     ]
     bad = {**records[5], "event": {}}
@@ -210,7 +210,7 @@ def test_the_body_of_an_event_or_action_is_checked(kind, body, tmp_path):
 
 
 def test_the_shapes_are_those_of_records_and_actions():
-    assert tuple(shapes.FIELDS) == AuditLine._fields
+    assert tuple(shapes.FIELDS) == KEYS
     assert {action.type: set(action.__dataclass_fields__) - {"type"} for action in ACTION_TYPES} == {
         name: set(fields) for name, fields in shapes.ACTIONS.items()
     }
