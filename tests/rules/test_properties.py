@@ -4,6 +4,7 @@ import dataclasses
 import json
 import random
 import weakref
+from unittest import mock
 
 import pytest
 from budget import part_of
@@ -32,6 +33,7 @@ from model import Checker, watched
 from strategies import BOUNDED, LIMITS, SEEDS, mishaps, wander
 
 from cfg_fsm import FailureReason, Limits, Registry, ReleaseRequests, parse_event
+from cfg_fsm.engine import group
 from cfg_fsm.rules.checker import broken_by
 
 
@@ -66,6 +68,25 @@ def test_the_rules_hold_after_every_step_of_a_long_way(seed, limits):
 @given(LIMITS, mishaps())
 def test_the_rules_hold_after_every_step_when_good_plans_go_wrong(limits, events):
     walk(limits, events)
+
+
+@settings(max_examples=part_of(100))
+@given(SEEDS, LIMITS)
+def test_the_rules_hold_for_groups_that_count_as_large(seed, limits):
+    registry, checker = watched(limits)
+    with mock.patch.object(group, "MANY", 1):
+        wander(random.Random(seed).choice, 80, registry, checker.dispatch)
+
+
+@settings(max_examples=part_of(100))
+@given(SEEDS, mishaps())
+def test_a_group_that_counts_as_large_answers_as_any_other(seed, events):
+    few, many, sketch = Registry(), Registry(), Registry()
+    for event in [*events, *wander(random.Random(seed).choice, 60, sketch, sketch.dispatch)]:
+        expected = few.dispatch(event)
+        with mock.patch.object(group, "MANY", 1):
+            assert many.dispatch(event) == expected
+        assert many.snapshot() == few.snapshot()
 
 
 @settings(max_examples=part_of(60))
