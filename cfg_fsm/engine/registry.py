@@ -188,7 +188,10 @@ class Registry:
         ledger = self._ledger
         step = ledger.step
         try:
-            self._owed += self._again(step.event).actions
+            said = self._again(step.event).actions
+            # On one line: what was said is owed once, wherever this is broken off.
+            self._owed, step.actions, step.resumed, step.event = self._owed + said, [], False, _OWED
+            step.concluded, ledger.interrupted = 0, ledger.interrupted + 1
         except (RecursionError, MemoryError):
             raise  # the next event finds more room
         except Exception:  # a defect: the step is given up, and the registry stays of use
@@ -197,7 +200,6 @@ class Registry:
             step.give_up()
             raise
         step.forget()
-        ledger.interrupted += 1
         step.event = _OWED
 
     def _after_interruption(self, event: Event) -> Dispatched:
