@@ -19,8 +19,8 @@ from pydantic_core import to_json
 
 from cfg_fsm.audit.reading import ZEROS, last_hash
 from cfg_fsm.engine.journal import AuditRecord, Fields, own_record
-from cfg_fsm.engine.log import text_of
 from cfg_fsm.errors import CfgFsmError
+from cfg_fsm.lines import text_of
 from cfg_fsm.states import MachineKind
 
 _BUFFER = 1 << 16
