@@ -243,3 +243,13 @@ def in_words(details: Any) -> str:
     if said is None:
         said = details["msg"].removeprefix("Value error, ").replace("Input should", "must").replace(" valid ", " ")
     return f"{said[:1].lower()}{said[1:]}"
+
+
+def text_of(value: object) -> str:
+    """What a log calls something of the host's, such as an id: a text as it is, all else as Python shows it."""
+    if isinstance(value, str):
+        return value
+    try:
+        return repr(value)
+    except Exception:  # noqa: BLE001 - it is the host's own, as an id of the tracker may be
+        return f"<{type(value).__name__}>"

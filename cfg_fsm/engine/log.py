@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from cfg_fsm.lines import printable
+from cfg_fsm.lines import printable, text_of
 
 _LOGGER = logging.getLogger("cfg_fsm")
 
@@ -31,13 +31,3 @@ def _log(level: int, message: str, values: tuple[object, ...], *, exc_info: bool
         )
     except Exception:  # noqa: BLE001 - whatever the host's handler raises, it is the host's
         logging.getLogger(__name__).disabled = False
-
-
-def text_of(value: object) -> str:
-    """What a log calls something of the host's, such as an id: a text as it is, all else as Python shows it."""
-    if isinstance(value, str):
-        return value
-    try:
-        return repr(value)
-    except Exception:  # noqa: BLE001 - it is the host's own, as an id of the tracker may be
-        return f"<{type(value).__name__}>"

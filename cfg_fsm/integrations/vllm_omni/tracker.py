@@ -17,12 +17,13 @@ from cfg_fsm.engine.arguments import journal_of, limits_of
 from cfg_fsm.engine.deadlines import Deadlines
 from cfg_fsm.engine.group import Companion, Group
 from cfg_fsm.engine.journal import Observer
-from cfg_fsm.engine.log import log_warning, text_of
+from cfg_fsm.engine.log import log_warning
 from cfg_fsm.engine.resolved import CAN_FINISH, DONE, WAITING
 from cfg_fsm.engine.step import Cause, Step
 from cfg_fsm.engine.tombstones import Tombstone, Tombstones
 from cfg_fsm.engine.views import RequestView, view
 from cfg_fsm.limits import Limits
+from cfg_fsm.lines import text_of
 from cfg_fsm.states import FailureReason, IgnoredReason, RejectedReason
 from cfg_fsm.tables import Verdict
 
