@@ -21,11 +21,12 @@ class Interruption:
         self.where = ""
 
     def __enter__(self) -> Interruption:
+        self._before = sys.gettrace()  # that of who measures the coverage
         sys.settrace(self._call)
         return self
 
     def __exit__(self, *_: object) -> None:
-        sys.settrace(None)
+        sys.settrace(self._before)
 
     def _call(self, frame: Any, event: str, arg: object) -> Any:
         return self._line if frame.f_code.co_filename.startswith(ENGINE) else None
