@@ -192,12 +192,14 @@ def last_hash(path: str | os.PathLike[str]) -> str:
             file.seek(start)
             tail = file.read(end - start)
             cut = tail.rfind(b"\n", 0, -1)
-            if cut >= 0 or start == 0:
+            if cut >= 0 or start == 0 or taken > MAX_LINE:
                 break
             taken *= 2
         if not tail:
             return ZEROS
         try:
+            if cut < 0 and len(tail) > MAX_LINE:
+                raise ValueError(overlong(MAX_LINE))
             if not tail.endswith(b"\n"):
                 raise ValueError("the last line has no line end: the file was cut off; repair it before appending")
             return _check(tail[cut + 1 : -1], None)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import sys
+import traceback
+from contextlib import suppress
 from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
 from cfg_fsm.cli import audit, diagram, explore, run
-from cfg_fsm.cli.console import EXIT_CODES, OK, lost_stdout, put
+from cfg_fsm.cli.console import DEFECT, EXIT_CODES, OK, lost_stdout, put
 from cfg_fsm.cli.signals import exit_code
 from cfg_fsm.cli.streams import forget, provide
 from cfg_fsm.lines import printable
@@ -66,6 +68,10 @@ def run_app() -> NoReturn:
         code = OK if isinstance(end.__context__, BrokenPipeError) else end.code
     except OSError as error:  # of standard output: the commands answer for their own
         code = lost_stdout(error)
+    except Exception:  # noqa: BLE001 - whatever it is, it must not look like an answer: 1 is one
+        with suppress(OSError):
+            traceback.print_exc()
+        code = DEFECT
     try:
         sys.stdout.flush()
     except OSError as error:

@@ -13,12 +13,12 @@ from cfg_fsm.cli.streams import STDOUT, StreamName, forget
 from cfg_fsm.errors import CfgFsmError
 from cfg_fsm.lines import STDIN, printable
 
-OK, NOT_FOUND, BAD = 0, 1, 2
+OK, NOT_FOUND, BAD, DEFECT = 0, 1, 2, 70
 """Exit codes."""
 BROKEN = 1
 EXIT_CODES = (
     "Exit codes: 0 ok; 1 not found, or a broken chain; 2 bad usage, bad input, or a file that cannot be used; "
-    "130 interrupted, 143 terminated, 129 hung up."
+    "70 a defect of the program; 130 interrupted, 143 terminated, 129 hung up."
 )
 
 
@@ -80,6 +80,9 @@ def user_errors() -> Iterator[None]:
             yield
     except BrokenPipeError as error:
         raise typer.Exit(lost_stdout(error)) from None
+    except MemoryError:
+        say("there is not enough memory")
+        raise typer.Exit(BAD) from None
     except KeyboardInterrupt as stop:
         raise typer.Exit(exit_code(stop)) from None
     except CfgFsmError as error:

@@ -50,6 +50,7 @@ def execute(
         except OSError as error:
             if stopped is None or not said:
                 stopped, code, said = _refused(error)
+        stopped = None if stopped is None else printable(stopped)  # a name may be no text that JSON can have
         summary = job.summary()
         data = {**summary.to_dict(), "stopped": stopped}
         if files.summary is not None:

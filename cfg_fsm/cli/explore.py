@@ -30,6 +30,7 @@ EXIT_CODES = (
 )
 _NAMES = "lost, duplicated, reordered, reused, late, strange"
 _BAR_EVERY_S = 0.2
+_SHORTEST_S, _LONGEST_S = 0.001, 1_000_000
 
 
 def explore(
@@ -103,6 +104,7 @@ def explore(
         bounds = SHORT_LIMITS
         if limits is not None:
             bounds = Limits() if limits == ["none"] else parse_limits(limits, inputs)
+            _refuse_extremes(bounds)
         if export is not None:
             refuse_input(str(export), place_at(export), inputs)
             refuse_same(str(export), place_at(export), [place_of(sys.stdout)])
@@ -128,6 +130,16 @@ def explore(
         say(word(stop))
         raise typer.Exit(exit_code(stop))
     raise typer.Exit(BROKEN if result.violation is not None else TRUNCATED if result.truncated is not None else OK)
+
+
+def _refuse_extremes(limits: Limits) -> None:
+    """Beside a limit that is very long or short a second is nothing, or is everything, to a float; what would then
+    be found is no fault of the engine."""
+    for name in Limits.model_fields:
+        value = getattr(limits, name)
+        if name.endswith("_s") and value is not None and not _SHORTEST_S <= value <= _LONGEST_S:
+            why = f"{name}: must lie between {_SHORTEST_S:g} and {_LONGEST_S:,} s here"
+            raise typer.BadParameter(why, param_hint="'--limits'")
 
 
 def _faults(names: str, budget: int, together: int | None) -> Faults:

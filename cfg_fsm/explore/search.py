@@ -184,7 +184,7 @@ class Search:
         began = clock() if clock is not None else 0.0
 
         def look() -> None:
-            if max_seconds is not None and clock is not None and clock() - began >= max_seconds:
+            if max_seconds is not None and clock is not None and not clock() - began < max_seconds:
                 raise _Truncated(f"after {max_seconds:g} seconds")
             if max_states is not None and len(self._came_from) >= max_states:
                 raise _Truncated(f"at {max_states:,} states")

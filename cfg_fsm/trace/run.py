@@ -18,7 +18,7 @@ from cfg_fsm.engine.registry import Registry
 from cfg_fsm.errors import BadLine
 from cfg_fsm.events import ClockTicked, Event, ParentOutputReady, ParentRegistered, RequestsAborted
 from cfg_fsm.limits import TIMES, Limits
-from cfg_fsm.lines import LineSource
+from cfg_fsm.lines import LineSource, printable
 from cfg_fsm.states import FailureReason
 from cfg_fsm.trace.reading import read_events
 from cfg_fsm.trace.summary import Summary
@@ -159,7 +159,7 @@ class Run:
         """Count a bad line that is passed over: the ``on_bad`` of ``read_events``."""
         self._bad += 1
         if len(self._bad_first) < _EXAMPLES:
-            self._bad_first.append(str(bad))
+            self._bad_first.append(printable(str(bad)))
 
     def _play(self, until: float) -> None:
         """Tick at each deadline before ``until``.

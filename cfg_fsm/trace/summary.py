@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal
 
-from cfg_fsm.lines import printable
+from cfg_fsm.lines import printable, short
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,9 @@ def _rounded(value: Any) -> Any:
 # -- as text --------------------------------------------------------------------------------------------------
 
 
+_LONG = 120
+_FEW = 10
+"""How many missing companions are named."""
 _Row = tuple[str, ...]
 _Section = tuple[str, _Row, list[_Row]]
 """Title, heads of the columns, rows. Without rows it is left out."""
@@ -87,7 +91,7 @@ def _sections(summary: Summary) -> Iterator[_Section]:
     yield (
         "Failures and aborts" if summary.aborts["count"] else "Failures",
         ("reason", "parents", "for example"),
-        [(reason, f"{one['count']:,}", printable(str(one["example"]))) for reason, one in failures.items()],
+        [(reason, f"{one['count']:,}", _name(str(one["example"]))) for reason, one in failures.items()],
     )
     for title, refused in (("Ignored events", summary.ignored), ("Rejected events", summary.rejected)):
         rows: list[_Row] = [(reason, f"{one['count']:,}", str(one["line"])) for reason, one in refused.items()]
@@ -97,7 +101,7 @@ def _sections(summary: Summary) -> Iterator[_Section]:
     rows = [(label, f"{wait[key]:,}", "") for key, label in labels.items()]
     for key in wait:
         if key.endswith("_s") and wait[key] is not None:
-            who = printable(wait["slowest"]) if key == "max_s" else ""
+            who = _name(wait["slowest"]) if key == "max_s" else ""
             rows.append((f"wait {key[:-2]}", f"{wait[key]:.3f} s", who))
     yield "Join wait", ("", "", ""), rows
     yield "Actions", ("type", "actions"), [(name, f"{count:,}") for name, count in summary.actions.items()]
@@ -106,7 +110,7 @@ def _sections(summary: Summary) -> Iterator[_Section]:
         f"Still live ({' and '.join(live)}), the oldest",
         ("parent", "state", "for", "waiting for"),
         [
-            (printable(one["request_id"]), one["state"], f"{one['age_s']:.3f} s", _awaited(one))
+            (_name(one["request_id"]), one["state"], f"{one['age_s']:.3f} s", _awaited(one))
             for one in summary.live["oldest"]
         ],
     )
@@ -114,8 +118,15 @@ def _sections(summary: Summary) -> Iterator[_Section]:
     yield f"Skipped lines ({summary.bad_lines['count']:,}), the first", ("",), bad
 
 
+def _name(name: str) -> str:
+    """As it is shown; where it is very long, its beginning: the columns are as wide as the widest."""
+    return short(name, _LONG)
+
+
 def _awaited(one: dict[str, Any]) -> str:
-    awaited = [f"{printable(role)} ({printable(name)})" for role, name in one["missing"].items()]
+    awaited = [f"{_name(role)} ({_name(name)})" for role, name in islice(one["missing"].items(), _FEW)]
+    if len(one["missing"]) > _FEW:
+        awaited.append(f"and {len(one['missing']) - _FEW:,} more")
     return ", ".join(awaited + ([] if one["sealed"] else ["sealing"])) or "-"
 
 

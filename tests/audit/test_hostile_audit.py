@@ -278,6 +278,15 @@ def test_a_line_without_an_end_is_refused_before_it_is_taken_in(log, packed, mon
     assert max(held) < MAX_LINE
 
 
+def test_a_last_line_without_an_end_is_not_taken_in_to_append_to_it(log):
+    log.write_bytes(log.read_bytes() + b"x" * (3 * MAX_LINE))
+    for data in (b"", b"\n"):
+        with open(log, "ab") as file:
+            file.write(data)
+        with pytest.raises(BadLine, match=f"the line is longer than {MAX_LINE >> 20} MiB"):
+            JsonlAudit(log)
+
+
 def test_brackets_in_a_text_are_not_depth(log):
     first, *rest = log.read_bytes().splitlines(keepends=True)
     text = b'"ts":"' + b'[{\\"[\\\\' * 500

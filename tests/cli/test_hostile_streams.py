@@ -393,3 +393,30 @@ class TestTerminal:
                 result = cfg("explain", f"{name}{ODD}", "--audit", "tampered")
                 assert "Result: " in result.stdout
                 assert not OBEYED.findall(result.stdout + result.stderr)
+
+
+class TestDefects:
+    """A defect of the program must not look like an answer of it: 1 says that a chain is broken."""
+
+    def test_it_has_an_exit_code_of_its_own(self, folder):
+        program = """
+import sys
+import cfg_fsm.cli.audit
+from cfg_fsm.cli import main
+def broken(path):
+    raise RuntimeError("a defect")
+cfg_fsm.cli.audit.verify_chain = broken
+sys.argv = ["cfg-fsm", "verify", "audit"]
+main()
+"""
+        done = subprocess.run([sys.executable, "-c", program], env=ENV, capture_output=True, check=False)
+        assert done.returncode == 70
+        assert done.stderr.endswith(b"RuntimeError: a defect\n")
+
+    def test_too_little_memory_is_none(self, folder, monkeypatch):
+        def broken(path):
+            raise MemoryError
+
+        monkeypatch.setattr("cfg_fsm.cli.audit.verify_chain", broken)
+        result = cfg("verify", "audit")
+        assert (result.exit_code, result.stderr) == (2, "cfg-fsm: there is not enough memory\n")

@@ -79,3 +79,14 @@ def test_the_command_has_an_end_of_its_own(monkeypatch):
     monkeypatch.setattr("cfg_fsm.explore.search.MAX_ENGINE_STATES", 30)
     done = CliRunner().invoke(app, ["explore", "--seconds", "100000", "--max-states", "5000000"])
     assert (done.exit_code, "TRUNCATED at 30 states of the engine" in done.stdout) == (3, True)
+
+
+@pytest.mark.parametrize("limit", ["total_s=1e308", "silent_s=1e-320", "tombstone_s=1e9"])
+def test_limits_beside_which_a_second_is_nothing_are_refused(limit):
+    done = CliRunner().invoke(app, ["explore", "--limits", limit])
+    assert done.exit_code == 2
+    assert "must lie between 0.001 and 1,000,000 s here" in " ".join(done.stderr.split())
+
+
+def test_a_bound_that_is_no_number_is_reached_at_once():
+    assert explore(LARGE, max_seconds=float("nan"), clock=lambda: 0.0).truncated == "after nan seconds"

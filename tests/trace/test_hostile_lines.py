@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from interrupt import Interruption
 from pydantic import ValidationError
 
-from cfg_fsm import Registry, parse_event
+from cfg_fsm import Limits, Registry, parse_event
 from cfg_fsm.errors import BadLine
 from cfg_fsm.lines import MAX_LINE, OVERLONG, LineSource
 from cfg_fsm.strict import MAX_DEPTH, NotStrict, loads
@@ -355,3 +355,30 @@ def test_names_of_files_are_shown_without_what_a_terminal_obeys(tmp_path):
         assert "\x9b" not in shown
         assert "\u202e" not in shown
         assert r"n\x1b[31m\x9b\u202e\n:1:" in "".join(line.strip() for line in shown.splitlines())
+
+
+def test_what_a_client_calls_itself_does_not_make_the_summary_wide(tmp_path):
+    path = tmp_path / "trace"
+    long = "x" * 1_000_000
+    companions = {f"r{number}": f"c{number}" for number in range(5000)}
+    events = [
+        {"type": "parent_registered", "parent_id": long, "companions": companions},
+        {"type": "parent_registered", "parent_id": long + "y", "companions": {}},
+        {"type": "request_failed", "request_id": long + "y", "error": "z"},
+    ]
+    path.write_text("".join(json.dumps(event) + "\n" for event in events))
+    summary = run_trace(path, limits=Limits(max_companions_per_parent=None))
+    for terminal in (False, True):
+        text = render(summary, terminal)
+        assert len(text) < 6000
+        assert "and 4,990 more" in " ".join(text.split()) or terminal
+    assert summary.to_dict()["live"]["oldest"][0]["missing"] == companions
+
+
+def test_a_name_that_is_no_text_makes_no_json_that_is_none(tmp_path):
+    path = os.fsencode(tmp_path) + b"/\xff\xfe"
+    with open(path, "wb") as file:
+        file.write(b"x\n")
+    summary = run_trace(os.fsdecode(path), skip_bad=True)
+    assert r"\udcff\udcfe:1:" in summary.bad_lines["first"][0]
+    assert loads(json.dumps(summary.to_dict()).encode())["bad_lines"]["count"] == 1
